@@ -77,7 +77,7 @@ TARGETS = {
     "coverage": "measure which lines of autograder/ the quick tests run",
     "lint": "check style, types, JavaScript and English; report what is not translated",
     "translations": "update locale/ from the English text, and list what to translate",
-    "lists": "update the lists of chapters from book/entries/",
+    "lists": "update the lists of chapters from book/NN-name/entries.md",
     "lock": "update requirements.txt and requirements-test.txt from pyproject.toml",
     "changes": "show the changes since the last release",
     "install": "install the dependencies for reading, solving, grading and building",
@@ -97,22 +97,24 @@ def python_of(venv, system):
     return venv / "Scripts" / "python.exe" if system == "win32" else venv / "bin" / "python"
 
 
-def left_out(what, system):
+def skipped(name, system):
     """Return a one-line notice if a phase or target is skipped on a system, or an empty string."""
-    return "" if system.startswith("linux") else ELSEWHERE.get(what, "")
+    return "" if system.startswith("linux") else ELSEWHERE.get(name, "")
 
 
 def refusal(version, system, root, has_venv, executable):
     """Return in one line why no environment can be created, with the fix, or an empty string."""
     if version[:2] < LEAST:
-        needed, found = ".".join(map(str, LEAST)), ".".join(map(str, version[:2]))
+        needed = ".".join(map(str, LEAST))
+        given = ".".join(map(str, version[:2]))
         return (
-            f"This course needs Python {needed} or newer; {executable} is {found}. Install one, "
+            f"This course needs Python {needed} or newer; {executable} is {given}. Install one, "
             f"and run this with it (with make: make course PYTHON=/path/to/python{needed})."
         )
     if not has_venv:
-        own = ".".join(map(str, version[:2]))
-        return f"Python's venv module is missing (Debian and Ubuntu: apt install python{own}-venv)."
+        running = ".".join(map(str, version[:2]))
+        package = f"python{running}-venv"
+        return f"Python's venv module is missing (Debian and Ubuntu: apt install {package})."
     separator = ";" if system == "win32" else ":"
     strange = [character for character in (separator, "?") if character in str(root)]
     if strange:
@@ -130,29 +132,26 @@ def looked_for(system, machine, has):
     if not system.startswith("linux"):
         return [], ["Linux", "Triton"]
     triton = machine in ("x86_64", "aarch64")  # it comes with what is installed
-    names = [
-        *(["an NVIDIA GPU"] if triton else []),
-        "bubblewrap",
-        "namespaces",
-        "libseccomp",
-        "Chromium",
-    ]
+    names = ["bubblewrap", "namespaces", "libseccomp", "Chromium"]
+    if triton:
+        names.insert(0, "an NVIDIA GPU")
     if not has("bubblewrap"):
         names.remove("namespaces")
-    found = [name for name in names if has(name)]
-    return found, [*([] if triton else ["Triton"]), *(name for name in names if name not in found)]
+    present = [name for name in names if has(name)]
+    lacking = [name for name in names if name not in present]
+    return present, lacking if triton else ["Triton", *lacking]
 
 
 def of_this_python(version, executable, venv_version):
     """Return in a line which Python is used: this one, or that of .venv (whose version is () if
     it is missing).
     """
-    own = f"{'.'.join(map(str, version[:3]))} ({executable})"
-    used, text = version, f"Python {own}"
+    this = f"{'.'.join(map(str, version[:3]))} ({executable})"
+    used, text = version, f"Python {this}"
     if venv_version:
         used, text = venv_version, f"Python {'.'.join(map(str, venv_version))} from .venv"
         if venv_version[:2] != version[:2]:
-            text += f", not {own}: to change it, delete .venv"
+            text += f", not {this}: to change it, delete .venv"
     if used[:2] > LAST:
         text += f"; the newest tested version is {'.'.join(map(str, LAST))}, so this may not work"
     return f"{text}."
@@ -160,57 +159,60 @@ def of_this_python(version, executable, venv_version):
 
 def about(seconds):
     """Return a number of seconds in words."""
-    return (
-        f"about {round(seconds / 60)} minutes"
-        if seconds >= 90
-        else f"about {max(1, round(seconds))} seconds"
-    )
+    if seconds >= 90:
+        return f"about {round(seconds / 60)} minutes"
+    return f"about {max(1, round(seconds))} seconds"
 
 
 # This machine.
 
 
-def has(what):
+def has(name):
     """Tell whether this machine has something, by the names of WITHOUT."""
-    if what == "libseccomp":
+    if name == "libseccomp":
         return bool(ctypes.util.find_library("seccomp"))
-    if what == "Chromium":
+    if name == "Chromium":
         return any(map(shutil.which, CHROMIUM))
-    if what == "bubblewrap":
+    if name == "bubblewrap":
         return bool(shutil.which("bwrap"))
     probe = {
         "an NVIDIA GPU": ["nvidia-smi", "--list-gpus"],
         "namespaces": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
-    }[what]
+    }[name]
     try:
-        done = subprocess.run(probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+        result = subprocess.run(
+            probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0 and (what == "namespaces" or b"GPU" in done.stdout)
+    return result.returncode == 0 and (name == "namespaces" or b"GPU" in result.stdout)
 
 
 def python_of_venv():
     """Return the version of .venv's Python from its pyvenv.cfg, or () if it is missing."""
     try:
-        said = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
+        config = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
     except OSError:
         return ()
-    version = re.search(r"^version(?:_info)? *= *(\d+)\.(\d+)(?:\.(\d+))?", said, re.M)
+    version = re.search(r"^version(?:_info)? *= *(\d+)\.(\d+)(?:\.(\d+))?", config, re.M)
     return tuple(int(part) for part in version.groups() if part) if version else ()
 
 
-def say_what_is_here():
+def print_machine():
     """Print what this machine has, and what is skipped because something is missing."""
     system, machine = sys.platform, platform.machine()
     free = shutil.disk_usage(str(ROOT)).free / 1e9
     needed = 0 if (VENV / ".installed").exists() else GIGABYTES.get(system, GIGABYTES["linux"])
-    room = f"{free:.0f} GB free" + (f", and the first run needs about {needed}" if needed else "")
-    short = "" if free > needed else ": free some space first, or it may fail"
-    print(f"{platform.system()} on {machine}, {room}{short}.")
+    room = f"{free:.0f} GB free"
+    if needed:
+        room += f", and the first run needs about {needed}"
+    if free <= needed:
+        room += ": free some space first, or it may fail"
+    print(f"{platform.system()} on {machine}, {room}.")
     print(of_this_python(sys.version_info, sys.executable, python_of_venv()))
-    found, lacks = looked_for(system, machine, has)
-    if found:
-        print(f"Found: {', '.join(found)}.")
+    present, lacks = looked_for(system, machine, has)
+    if present:
+        print(f"Found: {', '.join(present)}.")
     for name in lacks:
         print(f"Without {name}: {WITHOUT[name]}")
     print(flush=True)
@@ -228,7 +230,7 @@ def run(*command, failure):
     """Run the environment's Python in the course's folder; raise Refused if it fails."""
     environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
     if sys.platform == "win32":
-        # not every console's encoding has all letters that are printed
+        # Not every console's encoding has all letters that are printed.
         environment["PYTHONUTF8"] = "1"
     status = subprocess.run(
         [str(python()), *map(str, command)], cwd=str(ROOT), env=environment
@@ -251,19 +253,16 @@ def install(tests=False):
             f"{'.'.join(map(str, LEAST))} or newer. Delete that folder, and run this again with a "
             "newer Python."
         )
-    elif stamp.exists() and all(
-        stamp.stat().st_mtime >= source.stat().st_mtime for source in sources
-    ):
-        return
-    pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
+    elif stamp.exists():
+        installed_at = stamp.stat().st_mtime
+        if all(source.stat().st_mtime <= installed_at for source in sources):
+            return
+    pip = ("-m", "pip", "install")
+    lists = [part for name in files for part in ("-r", name)]
     # Python compiles modules when it first imports them: far fewer than pip would compile now.
     quick = () if sys.dont_write_bytecode else ("--no-compile",)
-    run(
-        *pip,
-        *quick,
-        *lists,
-        failure="pip failed (see above). If the network is down, connect and run this again",
-    )
+    failure = "pip failed (see above). If the network is down, connect and run this again"
+    run(*pip, *quick, *lists, failure=failure)
     itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
     run(*pip, *itself, failure="pip could not install the course itself")
     stamp.touch()
@@ -279,19 +278,19 @@ def make_environment():
         )
     if refused:
         raise Refused(refused)
-    said, status = "", 1
+    message, status = "", 1
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "venv", str(VENV)], stderr=subprocess.PIPE, text=True
         )
-        said, status = done.stderr.strip(), done.returncode
+        message, status = result.stderr.strip(), result.returncode
     finally:
         if status:
             shutil.rmtree(str(VENV), ignore_errors=True)
     if status:
         raise Refused(
             "Python's venv module could not make .venv: "
-            f"{(said or 'no reason given').splitlines()[-1]}"
+            f"{(message or 'no reason given').splitlines()[-1]}"
         )
 
 
@@ -302,23 +301,23 @@ def release():
 
 def book():
     """Build the book."""
-    run("book/build.py", failure="The book was not built")
+    run("book/tools/build.py", failure="The book was not built")
 
 
 def sample():
     """Make and grade the sample class; its gradebook belongs to one release, and the next one
     replaces it.
     """
-    place = BUILD / "sample"
-    gradebook = place / "gradebook.db"
+    folder = BUILD / "sample"
+    gradebook = folder / "gradebook.db"
     if gradebook.exists():
-        made = gradebook.stat().st_mtime
-        if any(path.stat().st_mtime > made for path in (ROOT / "exercises").rglob("*")):
-            shutil.rmtree(str(place))
+        made_at = gradebook.stat().st_mtime
+        if any(path.stat().st_mtime > made_at for path in (ROOT / "exercises").rglob("*")):
+            shutil.rmtree(str(folder))
     run("examples/make_class.py", failure="The sample class was not made")
-    grade = ("grade", "--submitted", place / "submitted", "--into", place, "--fall-back")
+    grade = ("grade", "--submitted", folder / "submitted", "--into", folder, "--fall-back")
     run("-m", "autograder", *grade, failure="The sample class was not graded")
-    run("-m", "autograder", "report", "--into", place, failure="The sample class has no report")
+    run("-m", "autograder", "report", "--into", folder, failure="The sample class has no report")
 
 
 def serve():
@@ -326,18 +325,10 @@ def serve():
     if not (BUILD / "html" / "index.html").exists():
         raise Refused("The book is not built yet. Run: python course.py")
     print(f"The book: http://{ADDRESS}:{PORT} (stop with Ctrl-C)", flush=True)
-    command = [
-        sys.executable,
-        "-m",
-        "http.server",
-        "--bind",
-        ADDRESS,
-        "--directory",
-        str(BUILD / "html"),
-        str(PORT),
-    ]
+    server = [sys.executable, "-m", "http.server", "--bind", ADDRESS]
+    folder = ["--directory", str(BUILD / "html")]
     try:
-        status = subprocess.run(command).returncode
+        status = subprocess.run([*server, *folder, str(PORT)]).returncode
     except KeyboardInterrupt:
         return
     if status:
@@ -347,17 +338,9 @@ def serve():
 
 
 def pytest(*options):
-    """Run pytest with as many processes as tests/conftest.py says, within what memory allows."""
-    run(
-        "-m",
-        "pytest",
-        "-n",
-        "logical",
-        "--maxprocesses",
-        "8",
-        *options,
-        failure="Not all tests passed",
-    )
+    """Run pytest with as many processes as conftest.py says, within what memory allows."""
+    processes = ("-n", "logical", "--maxprocesses", "8")
+    run("-m", "pytest", *processes, *options, failure="Not all tests passed")
 
 
 def test_exercise(name):
@@ -372,7 +355,8 @@ def test_exercise(name):
     )
     if name not in known:
         raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
-    files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
+    files = [f"tests/solutions/test_{part}.py" for part in ("exercises", "labels")]
+    files.append("tests/authoring/test_source.py")
     pytest("--dist", "load", "-q", "-m", "not (long and slow)", "-k", name, *files)
 
 
@@ -383,10 +367,10 @@ def lint():
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
         ("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"),
-        ("book/javascript.py",),
+        ("book/tools/javascript.py",),
         (".ci/english.py",),
         (".ci/minutes.py",),
-        ("book/translations.py", "--check"),
+        ("book/tools/translations.py", "--check"),
     ):
         run(*command, failure=f"{' '.join(command)} found problems")
 
@@ -410,7 +394,7 @@ def in_phases(target, system):
     """
     took, failed = {}, []
     for phase in STEPS[target]:
-        why = left_out(phase, system)
+        why = skipped(phase, system)
         print(why or f"{phase}: {about(FIRST[phase])} the first time", flush=True)
         if not why:
             begun = time.monotonic()
@@ -433,7 +417,7 @@ def in_phases(target, system):
 
 def main(arguments=None):
     """Run one target; return the exit status."""
-    listed = "\n".join(f"  {name:<14} {what}" for name, what in TARGETS.items())
+    listed = "\n".join(f"  {name:<14} {description}" for name, description in TARGETS.items())
     parser = argparse.ArgumentParser(
         description="Install, build, read and test the course.",
         epilog=f"targets:\n{listed}",
@@ -441,9 +425,9 @@ def main(arguments=None):
     )
     parser.add_argument("target", nargs="?", default="course", choices=TARGETS, metavar="target")
     parser.add_argument("name", nargs="?", default="", help="an exercise, for test-exercise")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        do(given.target, given.name)
+        do(options.target, options.name)
     except Refused as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -457,8 +441,8 @@ def main(arguments=None):
 
 
 COMMANDS = {
-    "pdf": ("The PDF was not printed", "book/pdf.py"),
-    "translations": ("The catalogs were not updated", "book/translations.py"),
+    "pdf": ("The PDF was not printed", "book/tools/pdf.py"),
+    "translations": ("The catalogs were not updated", "book/tools/translations.py"),
     "lists": ("The lists were not updated", "-m", "autograder", "lists"),
     "lock": ("The requirements were not updated", ".ci/lock.py"),
     "changes": (
@@ -485,7 +469,7 @@ def do(target, name=""):
             "install chromium"
         )
     if target == "course" or not python().exists():
-        say_what_is_here()
+        print_machine()
     if target in STEPS:
         run_steps(target)
         return
@@ -505,12 +489,12 @@ def run_steps(target):
     """Run a target's phases, and say how to open what they made."""
     failed = in_phases(target, sys.platform)
     if target == "course":
+        state = "available" if failed else "built"
         print(
-            f"\nThe book is {'available' if failed else 'built'}: run 'python course.py serve' "
-            "(or make serve)"
-            f" and open http://{ADDRESS}:{PORT}"
+            f"\nThe book is {state}: run 'python course.py serve' (or make serve) "
+            f"and open http://{ADDRESS}:{PORT}"
         )
-        if not left_out("sample", sys.platform):
+        if not skipped("sample", sys.platform):
             print(
                 "The sample class is graded: _build/sample/report.html has every student's "
                 "feedback."
@@ -525,10 +509,11 @@ def run_tests(target):
     students do.
     """
     release()
-    why = left_out("test", sys.platform)
+    why = skipped("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/student.py", "exercises", "solutions", failure="Some exercises fail here")
+        command = ("tests/helpers/student.py", "exercises", "solutions")
+        run(*command, failure="Some exercises fail here")
     else:
         pytest(*TESTS[target])
 

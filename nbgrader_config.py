@@ -18,7 +18,6 @@ c.CourseDirectory.ignore = [
     "specifications.py",
     "misconceptions.py",
     "right_answers.py",
-    "equal.toml",
     "verified.json",
     "grade.json",
 ]

@@ -24,13 +24,14 @@ READ = (
     "autograder/**.py",
     "book/_ext/*.py",
     "book/figures/*.py",
+    "book/[0-9][0-9]-*/*.py",
     "course.py",
 )
 UNREAD = (
     "CHANGELOG.md",
     "changelog.d/",
     "locale/",
-    "autograder/corpus/",
+    "/test_figure_",
     "right_answers.py",
     "specifications.py",
 )
@@ -50,20 +51,20 @@ def paragraphs(text, first=1):
     """Yield the paragraphs, items and cells of a Markdown text, each with its line; no code, no
     comments.
     """
-    fence, own, begun = [], [], first
+    fence, lines, begun = [], [], first
     in_head = text.startswith("---\n")
     for number, line in enumerate(text.splitlines(), first):
         bare = line.strip()
         if in_head:
             in_head = number == first or bare != "---"
-            if said := re.match(r"(description|needs|learn|about): (.*)", bare):
-                yield number, said[2]
+            if field := re.match(r"(description|needs|learn|about): (.*)", bare):
+                yield number, field[2]
             continue
         mark = re.match(r"(`{3,}|:{3,}|~{3,})(.*)", bare)
         if mark:
-            if own:
-                yield begun, " ".join(own)
-                own = []
+            if lines:
+                yield begun, " ".join(lines)
+                lines = []
             if fence and not mark[2].strip() and len(mark[1]) >= len(fence[-1][0]):
                 fence.pop()
             elif not any(skipped for _, skipped in fence):
@@ -72,9 +73,9 @@ def paragraphs(text, first=1):
         if any(skipped for _, skipped in fence):
             continue
         new = not bare or re.match(r"([-*+]|\d+\.|#+|>|\|)\s|:\w[\w-]*:|\(.*\)=$|<!--|%", bare)
-        if new and own:
-            yield begun, " ".join(own)
-            own = []
+        if new and lines:
+            yield begun, " ".join(lines)
+            lines = []
         if not bare or re.match(
             r"(:(?!name|class|width|align|label)\w[\w-]*: "
             r"?)?(<!--|\(.*\)=$|%|:(name|class|width|align|label):)",
@@ -86,11 +87,11 @@ def paragraphs(text, first=1):
                 (number, cell) for cell in re.split(r"(?<!\\)\|", bare) if cell.strip(" -:")
             )
             continue
-        if not own:
+        if not lines:
             begun = number
-        own.append(re.sub(r"^([-*+]|\d+\.|#+|>)\s+|^:\w[\w-]*:\s*", "", bare))
-    if own:
-        yield begun, " ".join(own)
+        lines.append(re.sub(r"^([-*+]|\d+\.|#+|>)\s+|^:\w[\w-]*:\s*", "", bare))
+    if lines:
+        yield begun, " ".join(lines)
 
 
 def of_notebook(text):
@@ -131,24 +132,17 @@ def of_program(text, with_help):
         for part in node.values
     }
     for node in ast.walk(tree):
-        said = None
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and id(node) not in joined
-        ):
-            said = node.value
+        if id(node) in alone or id(node) in joined:
+            continue
+        string = ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            string = node.value
         elif isinstance(node, ast.JoinedStr):
-            said = "".join(
+            string = "".join(
                 part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values
             )
-        if (
-            said
-            and id(node) not in alone
-            and len(re.findall(r"[A-Za-z]{2,}", said)) >= LEAST_WORDS
-            and " " in said
-        ):
-            yield from paragraphs(said, node.lineno)
+        if " " in string and len(re.findall(r"[A-Za-z]{2,}", string)) >= LEAST_WORDS:
+            yield from paragraphs(string, node.lineno)
 
 
 def texts(path):
@@ -170,12 +164,12 @@ def faults(text):
         if any(sentence.lower().startswith(begin.lower()) for begin in RULES["exceptions"]):
             continue
         for pattern, instead in RULES["rules"].items():
-            if found := re.search(pattern, sentence, re.IGNORECASE):
-                yield found[0][:70], instead
+            if match := re.search(pattern, sentence, re.IGNORECASE):
+                yield match[0][:70], instead
         for british, american in RULES["spelling"].items():
-            for found in re.finditer(rf"\b{british}\w*", sentence, re.IGNORECASE):
-                if not any(found[0].lower().startswith(kept) for kept in RULES["exceptions"]):
-                    yield found[0], f"American spelling: {american}"
+            for match in re.finditer(rf"\b{british}\w*", sentence, re.IGNORECASE):
+                if not match[0].lower().startswith(tuple(RULES["exceptions"])):
+                    yield match[0], f"American spelling: {american}"
         words = re.findall(r"[A-Za-z']{2,}|\bx\b", sentence)
         if len(words) > RULES["max_words"] and re.search(r"[.!?:][\"')\]]*$", sentence):
             yield f"{sentence[:60]}...", f"{len(words)} words; make two sentences of it"
@@ -185,7 +179,7 @@ def main():
     """Print each fault with its place; end with status 1 if there is one."""
     arguments = argparse.ArgumentParser(description="Check the English that people read.")
     arguments.add_argument("files", nargs="*", type=Path)
-    given = arguments.parse_args().files
+    files = arguments.parse_args().files
     listed = subprocess.run(
         ["git", "ls-files", *READ],  # noqa: S607
         cwd=ROOT,
@@ -193,7 +187,7 @@ def main():
         capture_output=True,
         text=True,
     ).stdout.split()
-    wanted = {path.resolve() for path in given}
+    wanted = {path.resolve() for path in files}
     count = 0
     for name in listed:
         path = Path(name)
@@ -202,8 +196,8 @@ def main():
         ):
             continue
         for line, text in texts(path):
-            for found, instead in faults(text):
-                print(f"{name}:{line}: {found!r}: {instead}")
+            for words, instead in faults(text):
+                print(f"{name}:{line}: {words!r}: {instead}")
                 count += 1
     print(
         f"{count} to rewrite; CONTRIBUTING.md has the style guide."

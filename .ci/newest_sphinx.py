@@ -26,7 +26,7 @@ from pathlib import Path
 
 import docutils, myst_parser, sphinx
 
-sys.path.insert(0, "book")
+sys.path.insert(0, "book/tools")
 import editions
 
 folder = Path(sys.argv[1])

@@ -30,5 +30,6 @@ def pytest_collection_modifyitems(config, items):
 def part_of(item, parts):
     """Return the number of the part that a test belongs to."""
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
-    digest = hashlib.sha256(f"{item.path.name} {parameters}".encode()).digest()
+    file = item.nodeid.partition("::")[0]
+    digest = hashlib.sha256(f"{file} {parameters}".encode()).digest()
     return int.from_bytes(digest) % parts

@@ -3,11 +3,12 @@
     .venv/bin/python .ci/pythons.py [--list] [TURN]
 
 The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd
-name. Each Python but .venv's own solves the exercises, as tests/student.py does: one that is old
-enough with the least versions that pyproject.toml allows (.venv's, if no other is), the others with
-the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel. Each
-part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end;
-status 1. With the number of a turn, each of the long parts runs in one of twelve.
+name. Each Python except .venv's solves the exercises, as tests/helpers/student.py does: one that is
+old enough with the least versions that pyproject.toml allows (.venv's, if no other is), the others
+with the newest that pip finds. For a Python that is promised and not on this machine, each pin
+needs a wheel. Each part has its own folder, up to 10 GB, until it ends. For a part that fails, the
+end of its log is printed, and the status is 1. With the number of a turn, each of the long parts
+runs in one of twelve.
 """
 
 import os
@@ -30,8 +31,10 @@ MAKES_ENVIRONMENTS = "import ensurepip, sys, venv; print('%d.%d.%d' % sys.versio
 
 def promised():
     """Return the Pythons that pyproject.toml promises, such as "3.11", the oldest first."""
-    found = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
-    return sorted(found, key=numbers)
+    versions = [
+        line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line
+    ]
+    return sorted(versions, key=numbers)
 
 
 def numbers(version):
@@ -46,98 +49,97 @@ def pythons(folders):
     One that is there and does not run (a pyenv shim of a version that is not active, a Debian
     Python without venv) is none.
     """
-    found = {}
+    paths = {}
     for version in promised():
         for path in (Path(folder) / f"python{version}" for folder in folders):
-            if path.exists() and version not in found:
-                said = subprocess.run(
+            if path.exists() and version not in paths:
+                result = subprocess.run(
                     [path, "-c", MAKES_ENVIRONMENTS], capture_output=True, text=True, cwd="/"
                 )
-                if said.returncode == 0 and said.stdout.startswith(f"{version}."):
-                    found[version] = path
-    return found
+                if result.returncode == 0 and result.stdout.startswith(f"{version}."):
+                    paths[version] = path
+    return paths
 
 
-def places():
-    """Return the folders in which Pythons may lie: those of PATH, and pyenv's."""
+def folders_of_pythons():
+    """Return the folders that may have Pythons: those of PATH, and pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    own = sorted(
+    of_pyenv = sorted(
         pyenv.glob("versions/*/bin"), key=lambda path: numbers(path.parent.name), reverse=True
     )
-    return [*filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)), *own]
+    return [*filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)), *of_pyenv]
 
 
 def least():
     """Return the least versions that pyproject.toml allows of what students install, as pip's
     constraints.
     """
-    found = [re.match(r"([\w.-]+)>=([\d.]+)$", line) for line in PROJECT["dependencies"]]
-    if not all(found):
+    pins = [re.match(r"([\w.-]+)>=([\d.]+)$", line) for line in PROJECT["dependencies"]]
+    if not all(pins):
         sys.exit("pyproject.toml: each of `dependencies` needs a least version, such as numpy>=2")
-    return [f"{name}=={version}" for name, version in (match.groups() for match in found)]
+    return [f"{name}=={version}" for name, version in (match.groups() for match in pins)]
 
 
-def run(name, place, *commands, **variables):
-    """Run commands in a folder, one after another; say how long it took, or what failed.
+def run(name, folder, *commands, **variables):
+    """Run commands in a folder, one after another; print how long it took, or what failed.
 
-    Return whether all went.
+    Return whether all of them passed. No command runs after one that failed.
     """
-    begun, log = time.monotonic(), place / "log"
+    begun, log = time.monotonic(), folder / "log"
     environment = {
         key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")
     }
     environment |= variables
     with log.open("w", encoding="utf-8") as out:
-        fine = all(
+        results = (
             subprocess.run(
-                command, cwd=place, env=environment, stdout=out, stderr=subprocess.STDOUT
-            ).returncode
-            == 0
+                command, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT
+            )
             for command in commands
         )
-    print(
-        f"{name}: {'fine' if fine else 'FAILED'} after {(time.monotonic() - begun) / 60:.1f} "
-        "minutes",
-        flush=True,
-    )
+        passed = all(result.returncode == 0 for result in results)
+    took = (time.monotonic() - begun) / 60
+    print(f"{name}: {'fine' if passed else 'FAILED'} after {took:.1f} minutes", flush=True)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    for line in (
-        lines[-SHOWN:] if not fine else filter(re.compile(r"\w+ \w+, Python 3").match, lines)
-    ):
+    if passed:
+        shown = [line for line in lines if re.match(r"\w+ \w+, Python 3", line)]
+    else:
+        shown = lines[-SHOWN:]
+    for line in shown:
         print(f"    {line}", flush=True)
-    return fine
+    return passed
 
 
-def clone(place, name="course"):
+def clone(folder, name="course"):
     """Return the command that makes a fresh clone in a folder."""
-    return ["git", "clone", "--quiet", str(ROOT), str(place / name)]
+    return ["git", "clone", "--quiet", str(ROOT), str(folder / name)]
 
 
-def as_newcomer(python, place):
+def as_newcomer(python, folder):
     """Run `python course.py` from nothing, where names are not plain."""
     script = ["-c", 'cd "$1" && exec "$0" course.py', str(python), ODD]
     return run(
         f"python course.py with {python}",
-        place,
-        clone(place, ODD),
+        folder,
+        clone(folder, ODD),
         ["sh", *script],
         LANG="C",
         LC_ALL="C",
     )
 
 
-def as_student(python, constraints, what, place):
+def as_student(python, constraints, versions, folder):
     """Solve the exercises with what students install, in an environment of its own."""
-    (place / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
-    own = str(place / "venv" / "bin" / "python")
+    (folder / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
+    venv_python = str(folder / "venv" / "bin" / "python")
     return run(
-        f"the exercises with {python}, {what}",
-        place,
-        clone(place),
+        f"the exercises with {python}, {versions}",
+        folder,
+        clone(folder),
         ["sh", "-c", 'cd course && exec "$0" -m autograder release', sys.executable],
         [str(python), "-m", "venv", "venv"],
         [
-            own,
+            venv_python,
             "-m",
             "pip",
             "install",
@@ -146,11 +148,11 @@ def as_student(python, constraints, what, place):
             "constraints.txt",
             *PROJECT["dependencies"],
         ],
-        [own, "course/tests/student.py", "course/exercises", "course/solutions"],
+        [venv_python, "course/tests/helpers/student.py", "course/exercises", "course/solutions"],
     )
 
 
-def as_promised(version, place):
+def as_promised(version, folder):
     """See that each pin has a wheel for a Python that is not here."""
     options = [
         "--quiet",
@@ -164,20 +166,21 @@ def as_promised(version, place):
     pins = ["--requirement", str(ROOT / "requirements.txt")]
     return run(
         f"wheels for Python {version}",
-        place,
+        folder,
         [sys.executable, "-m", "pip", "install", *options, *wheels, *pins],
     )
 
 
-def parts(found, own, turn=None):
+def parts(pythons_here, venv_version, turn=None):
     """Return what is to be tried, functions with their arguments: given Pythons by version, and
     .venv's version.
 
     Given the number of a `turn`, leave out the long parts whose turn it is not.
     """
-    others = {version: found[version] for version in sorted(found, key=numbers) if version != own}
+    versions = sorted(pythons_here, key=numbers)
+    others = {version: pythons_here[version] for version in versions if version != venv_version}
     old = [version for version in others if numbers(version) <= numbers(OLD)]
-    with_least = old[0] if old and len(others) > 1 else own
+    with_least = old[0] if old and len(others) > 1 else venv_version
     newest = [(as_newcomer, path) for path in list(others.values())[-1:]]
     students = [
         (as_student, path, (), "newest versions")
@@ -185,34 +188,33 @@ def parts(found, own, turn=None):
         if version != with_least
     ]
     least_ones = (as_student, others.get(with_least, sys.executable), least(), "least versions")
-    missing = [(as_promised, version) for version in promised() if version not in {*found, own}]
+    missing = [
+        (as_promised, version)
+        for version in promised()
+        if version not in pythons_here and version != venv_version
+    ]
     long = [*newest, *students, least_ones]
-    of_turn = (
-        long
-        if turn is None
-        else [part for place, part in enumerate(long) if (turn - 4 * place) % 12 == 0]
-    )
-    return [*of_turn, *missing]
+    if turn is not None:
+        long = [part for index, part in enumerate(long) if (turn - 4 * index) % 12 == 0]
+    return [*long, *missing]
 
 
 def main():
     """Find the Pythons, and try the course with them; return the status."""
-    found = pythons(places())
-    own = ".".join(map(str, sys.version_info[:2]))
+    here = pythons(folders_of_pythons())
+    venv_version = ".".join(map(str, sys.version_info[:2]))
     for version in promised():
-        print(
-            f"Python {version}: "
-            f"{'that of .venv' if version == own else found.get(version, 'not on this machine')}"
-        )
-    if not set(found) - {own}:
-        print(f"There is no other Python here than .venv's {own}: no other is tried.")
+        path = here.get(version, "not on this machine")
+        print(f"Python {version}: {'that of .venv' if version == venv_version else path}")
+    if not set(here) - {venv_version}:
+        print(f"There is no other Python here than .venv's {venv_version}: no other is tried.")
     if "--list" in sys.argv[1:]:
         return 0
     status = 0
     turn = next((int(argument) for argument in sys.argv[1:] if argument.isdecimal()), None)
-    for part, *arguments in parts(found, own, turn):
-        with tempfile.TemporaryDirectory(prefix="course-") as place:
-            status |= not part(*arguments, place=Path(place))
+    for part, *arguments in parts(here, venv_version, turn):
+        with tempfile.TemporaryDirectory(prefix="course-") as folder:
+            status |= not part(*arguments, folder=Path(folder))
     return status
 
 

@@ -54,7 +54,7 @@ def main() -> None:
     the exit statuses.
     """
     startup.begin()
-    # to ask torch for a GPU starts nothing on it
+    # With this, torch can look for a GPU without starting anything on it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
@@ -64,7 +64,7 @@ def main() -> None:
     except (UserError, OSError) as error:
         say_error(line_of(error))
         sys.exit(status_of(error))
-    except Exception:  # ours, and for us to read
+    except Exception:  # our own fault: the traceback is for us
         traceback.print_exc()
         sys.exit(Status.FAULT)
 
@@ -74,13 +74,13 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
     from autograder.commands import documents
     from autograder.commands.doctor import findings
 
-    with document("doctor", as_json) as made:
-        found = list(findings(course.resolve()))
-        made.update(documents.of_findings(found))
+    with document("doctor", as_json) as result:
+        found_items = list(findings(course.resolve()))
+        result.update(documents.of_findings(found_items))
         if not as_json:
-            _show_findings(found)
+            _show_findings(found_items)
         for state in ("missing", "unsafe"):
-            count = sum(finding.state == state for finding in found)
+            count = sum(finding.state == state for finding in found_items)
             if count:
                 raise UserError(
                     f"{count} {'required ' * (state == 'missing')}item"
@@ -88,7 +88,7 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
                 )
 
 
-def _show_findings(found: "list[Finding]") -> None:
+def _show_findings(items: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
     for name in ("", "Item", "Found", "Purpose, or how to fix it"):
         table.add_column(name)
@@ -98,7 +98,7 @@ def _show_findings(found: "list[Finding]") -> None:
         "unsafe": "[red]unsafe[/]",
         "optional": "[yellow]absent[/]",
     }
-    for finding in found:
+    for finding in items:
         table.add_row(
             marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
         )
@@ -126,7 +126,6 @@ COMMANDS = {
         author.chapter,
         author.mutants,
         author.hint_coverage,
-        author.stock,
     ),
     "Everyone": (doctor,),
 }

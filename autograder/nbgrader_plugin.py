@@ -48,8 +48,8 @@ class Run(NbGraderPreprocessor):
         what happened.
         """
         course = _course(self.config)
-        whose = resources["nbgrader"]
-        exercise = course.exercises([whose["assignment"]])[0]
+        names = resources["nbgrader"]
+        exercise = course.exercises([names["assignment"]])[0]
         lacks = _lacks() if self.sandbox else []
         if lacks:
             raise UserError(
@@ -58,10 +58,11 @@ class Run(NbGraderPreprocessor):
             )
         worker = _worker(exercise, self.sandbox, _limits(self.config))
         limits = worker.limits[exercise.name]
-        unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
+        unit = Submission(names["student"], exercise, _submitted(self.config, names)).read(limits)
         record = record_of(course, unit.student, unit.assignment)
         graded = record.seed if record and record.submission == unit.digest else None
-        unit.seed, unit.guest_seed = seeds.Seeds(course).of(unit.assignment, unit.digest, graded)
+        drawn = seeds.Seeds(course).for_submission(unit.assignment, unit.digest, graded)
+        unit.seed, unit.guest_seed = drawn
         outcome = worker.grade(unit)
         if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))
@@ -76,10 +77,13 @@ class Grades(SaveAutoGrades):
         cell, resources = super().preprocess_cell(cell, resources, cell_index)
         report = cells.report_of(cell) if is_grade(cell) else None
         if report and report.get("pending"):
-            whose = self.notebook_id, self.assignment_id, self.student_id
-            self.gradebook.find_grade(
-                cell.metadata.nbgrader.grade_id, *whose
-            ).needs_manual_grade = True
+            grade = self.gradebook.find_grade(
+                cell.metadata.nbgrader.grade_id,
+                self.notebook_id,
+                self.assignment_id,
+                self.student_id,
+            )
+            grade.needs_manual_grade = True
             self.gradebook.db.commit()
         return cell, resources
 
@@ -89,12 +93,12 @@ class LatePenalties(NbGraderPreprocessor):
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return both unchanged."""
-        whose = resources["nbgrader"]
-        course = replace(_course(self.config), db=whose["db_url"])
+        names = resources["nbgrader"]
+        course = replace(_course(self.config), db=names["db_url"])
         with gradebook.opened(course) as book:
             writer = gradebook.Writer(course, book)
             writer.set_dates()
-            writer.penalize(whose["assignment"], whose["student"])
+            writer.penalize(names["assignment"], names["student"])
         return nb, resources
 
 
@@ -111,31 +115,31 @@ class Page(Exporter):
         resources.
         """
         nb, resources = super().from_notebook_node(nb, resources, **more)
-        whose = resources["nbgrader"]
-        course = replace(_course(self.config), db=whose["db_url"])
+        names = resources["nbgrader"]
+        course = replace(_course(self.config), db=names["db_url"])
         with gradebook.opened(course) as book:
-            saved = gradebook.Writer(course, book).saved(whose["assignment"], whose["student"])
+            saved = gradebook.Writer(course, book).saved(names["assignment"], names["student"])
         if saved is None:
-            raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
-        saved.disclosure = self._disclosure(course, whose)
+            raise UserError(f"{names['student']} has no grade for {names['assignment']} yet.")
+        saved.disclosure = self._disclosure(course, names)
         most_mb = _limits(self.config).graded_mb
-        locales = archive.locales(Exercise(whose["assignment"], course.root))
+        locales = archive.locales(Exercise(names["assignment"], course.root))
         with words.use(words.language_of(nb), locales):
-            made = page.render(
-                nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb
+            html = page.render(
+                nb, saved, assignment=names["assignment"], student=names["student"], most_mb=most_mb
             )
-        return made, resources
+        return html, resources
 
-    def _disclosure(self, course: Course, whose: Any) -> Disclosure | None:
+    def _disclosure(self, course: Course, names: Any) -> Disclosure | None:
         """Return what the page shows of the draws, if these are public and the graded submission
         is still there.
         """
-        exercise = Exercise(whose["assignment"], course.root)
-        record = record_of(course, whose["student"], exercise.name)
+        exercise = Exercise(names["assignment"], course.root)
+        record = record_of(course, names["student"], exercise.name)
         if record is None or exercise.name not in seeds.revealed_keys(course.revealed):
             return None
         limits = replace(_limits(self.config), **exercise.settings.limits)
-        unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
+        unit = Submission(names["student"], exercise, _submitted(self.config, names)).read(limits)
         return disclosure(seeds.Seeds(course), record, fingerprints(unit))
 
 
@@ -163,12 +167,13 @@ def _limits(config: Config) -> Limits:
     return Limits.configured(config)
 
 
-def _submitted(config: Config, whose: Any) -> Path:
+def _submitted(config: Config, names: Any) -> Path:
     """Return the folder of a submission, according to nbgrader's configuration."""
     from nbgrader.coursedir import CourseDirectory
 
-    place = CourseDirectory(config=config)
-    return Path(place.format_path(place.submitted_directory, whose["student"], whose["assignment"]))
+    directories = CourseDirectory(config=config)
+    folder = directories.submitted_directory
+    return Path(directories.format_path(folder, names["student"], names["assignment"]))
 
 
 @functools.cache
@@ -186,11 +191,8 @@ def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
     key = (exercise, isolated, limits)
     if key not in _workers:
         close()
-        root = str(exercise.root)
-        packages = tuple(Course(root=exercise.root).packages)
-        _workers[key] = Worker(
-            WorkerConfig(root, (exercise.name,), limits, isolated, (root,), packages=packages)
-        )
+        course = Course(root=exercise.root)
+        _workers[key] = Worker(WorkerConfig.for_course(course, [exercise], limits, isolated))
     return _workers[key]
 
 

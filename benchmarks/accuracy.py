@@ -74,7 +74,7 @@ def of_pairs(exercise, subject):
 def counted(exercise, subject):
     """Return the counts of one function, and say which right answers lost points."""
     told = list(hint_coverage.hints(exercise, subject))
-    said = Counter(own.said for own in told)
+    kinds = Counter(answer.kind for answer in told)
     lost = []
     for answer in exercise.suite.listed("right_for", subject):
         report = exercise.suite.examine(subject, answer, seed=SEED, diagnosis=False)
@@ -86,8 +86,8 @@ def counted(exercise, subject):
             out.print(f"  {subject}: {name} {why}", style="red")
     return {
         "left_out": len(told),
-        **{name.replace(" ", "_"): said[name] for name in hint_coverage.SAID},
-        "astray": sum(own.astray for own in told),
+        **{name.replace(" ", "_"): kinds[name] for name in hint_coverage.KINDS},
+        "astray": sum(answer.astray for answer in told),
         "right": len(lost),
         "right_rejected": sum(bool(why) for _name, why in lost),
         "pairs": of_pairs(exercise, subject),

@@ -74,7 +74,7 @@ def tested(file, words):
             "no:cacheprovider",
             f"--junitxml={report}",
             *chosen,
-            f"tests/{file}",
+            next((ROOT / "tests").rglob(file)),
         ]
         try:
             # whatever else is installed

@@ -477,7 +477,7 @@ def _course(record):
         said = (
             f"{own['passed']} passed, {len(own['failed'])} failed, {len(own['skipped'])} left out"
         )
-        rows.append((f"`tests/{file}`", said))
+        rows.append((f"`{file}`", said))
     for name, own in (record.get("exercise") or {}).items():
         said = (
             f"{own['points']:g} of {own['of']:g} points, {own['waiting']:g} waiting, "

@@ -25,7 +25,7 @@ def counted(folder):
     """Return the counts of an exercise."""
     counts = Counter(dict.fromkeys(("wrong", "right", "cause", "relation", "words", "nothing"), 0))
     accepted, rejected, causes = [], [], {}
-    for told in unseen.told(folder):
+    for told in unseen.results(folder):
         answer = told.answer
         counts[answer.kind] += 1
         if answer.kind == "wrong":

@@ -57,15 +57,15 @@ class AnswerCells:
     @cached_property
     def stubs(self) -> dict[str, str]:
         """The cells that students write, as they are released, by grade id."""
-        found = {}
+        sources = {}
         for cell in self.released.cells:
             metadata = cell.metadata.get("nbgrader", {})
             if metadata.get("solution"):
-                found[metadata["grade_id"]] = cell.source
-        return found
+                sources[metadata["grade_id"]] = cell.source
+        return sources
 
     @cached_property
-    def given(self) -> set[str]:
+    def defined(self) -> set[str]:
         """The names that the released notebook defines: imports, given functions, functions to
         be written.
         """
@@ -86,14 +86,14 @@ class AnswerCells:
         """Return the `right` or the `wrong` answers that are listed for a function, in order, by
         name.
         """
-        found = {
+        answers = {
             answer.__name__: answer for answer in self.exercise.suite.listed(f"{kind}_for", subject)
         }
         # A function that the exercise's own decorator turns into an answer is not an answer as it
         # is written.
         return {
-            name: found[name]
-            for name in found
+            name: answers[name]
+            for name in answers
             if name in self.statements and _declared(self.statements[name])
         }
 
@@ -104,19 +104,21 @@ class AnswerCells:
         A helper whose name is already used in the notebook is renamed, so that it replaces nothing
         there.
         """
-        needed, open_names = set[str](), [answer]
+        needed: set[str] = set()
+        open_names = [answer]
         while open_names:
             name = open_names.pop()
             if name in self.statements and name not in needed:
                 needed.add(name)
                 open_names += _used(self._source(self.statements[name]))
         imports = {name for name in needed if _imports(self.statements[name])}
-        names = {name: f"my_{name}" for name in needed - imports - {answer} if name in self.given}
+        names = {name: f"my_{name}" for name in needed - imports - {answer} if name in self.defined}
         names[answer] = subject
-        parts, written = list[str](), set[ast.stmt]()
+        parts: list[str] = []
+        written: set[ast.stmt] = set()
         for name in sorted(needed - {answer}, key=lambda name: self.statements[name].lineno):
             statement = self.statements[name]
-            if statement not in written and not (name in imports and name in self.given):
+            if statement not in written and not (name in imports and name in self.defined):
                 parts.append(_renamed(self._source(statement), names))
             written.add(statement)
         function = _renamed(self._source(self.statements[answer]), names)
@@ -146,15 +148,14 @@ def _declared(statement: ast.stmt) -> bool:
     it is written.
     """
     decorators = getattr(statement, "decorator_list", [])
-    return bool(
-        {getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES)
-    )
+    functions = [getattr(decorator, "func", decorator) for decorator in decorators]
+    return any(getattr(function, "id", None) in DECLARES for function in functions)
 
 
 def _imports(statement: ast.stmt) -> bool:
     """Tell whether a statement imports, possibly with a replacement for what may be missing."""
-    tried = statement.body if isinstance(statement, ast.Try) else [statement]
-    return all(isinstance(own, (ast.Import, ast.ImportFrom)) for own in tried)
+    statements = statement.body if isinstance(statement, ast.Try) else [statement]
+    return all(isinstance(part, (ast.Import, ast.ImportFrom)) for part in statements)
 
 
 def _imports_ours(statement: ast.stmt) -> bool:
@@ -179,15 +180,16 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 def _used(source: str) -> set[str]:
     """Return the names that a piece of code uses from its module, or from Python itself."""
-    tables, used = [symtable.symtable(source, "answers", "exec")], set[str]()
+    tables = [symtable.symtable(source, "answers", "exec")]
+    used: set[str] = set()
     while tables:
         table = tables.pop()
         tables += table.get_children()
         module = table.get_type() == "module"
         used |= {
-            own.get_name()
-            for own in table.get_symbols()
-            if own.is_referenced() and (module or own.is_global())
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (module or symbol.is_global())
         }
     return used
 
@@ -196,22 +198,19 @@ def _renamed(source: str, names: dict[str, str]) -> str:
     """Return code with some names replaced by others, where they are used and where they are
     defined.
     """
-    lines, places = source.encode().split(b"\n"), list[tuple[int, int, str]]()
+    lines = source.encode().split(b"\n")
+    positions: list[tuple[int, int, str]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id in names:
-            places.append((node.lineno - 1, node.col_offset, node.id))
+            positions.append((node.lineno - 1, node.col_offset, node.id))
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names:
             after = node.col_offset + len("def ")
-            places.append(
-                (
-                    node.lineno - 1,
-                    lines[node.lineno - 1].index(node.name.encode(), after),
-                    node.name,
-                )
-            )
-    for at, column, name in sorted(places, reverse=True):
+            line = node.lineno - 1
+            column = lines[line].index(node.name.encode(), after)
+            positions.append((line, column, node.name))
+    for line, column, name in sorted(positions, reverse=True):
         end = column + len(name.encode())
-        lines[at] = lines[at][:column] + names[name].encode() + lines[at][end:]
+        lines[line] = lines[line][:column] + names[name].encode() + lines[line][end:]
     return b"\n".join(lines).decode()
 
 

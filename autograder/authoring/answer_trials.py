@@ -75,7 +75,7 @@ class Tried:
 def tried(exercise: loader.Loaded, subject: str) -> Tried:
     """Try the answers that are listed for a function, with each of `SEEDS`."""
     suite = exercise.suite
-    checks = [check for check in suite.of(subject) if not machine.fails(check.on)]
+    checks = [check for check in suite.checks_of(subject) if not machine.fails(check.on)]
     wrong = []
     for answer, failed in loader.caught(exercise, subject, SEEDS[0]):
         passes = [] if failed else [SEEDS[0]]
@@ -83,24 +83,35 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
             if not any(attempt(check, answer, seed).failure for check in checks):
                 passes.append(seed)
         recognised = bool(failed) and failed[0].cause == answer.__name__
-        named = [[result.name, result.title] for result in failed]
+        failures = [[result.name, result.title] for result in failed]
         advice = all(result.status == Status.ADVICE for result in failed)
         slip = _slip(exercise, answer, failed[0]) if failed and failed[0].raised else ""
         wrong.append(
             Wrong(
-                answer.__name__, answer.label, answer.hint, named, recognised, passes, advice, slip
+                answer.__name__,
+                answer.label,
+                answer.hint,
+                failures,
+                recognised,
+                passes,
+                advice,
+                slip,
             )
         )
     right = []
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
         right.append(Right(answer.__name__, next(filter(None, map(lost, reports)), "")))
-    return Tried(subject, [check.__name__ for check in suite.of(subject)], wrong, right)
+    return Tried(subject, [check.__name__ for check in suite.checks_of(subject)], wrong, right)
 
 
 def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
     """Return the error that an answer raised in a check, if it is one that no author intends."""
-    (check,) = [own for own in exercise.suite.of(answer.wrong_for) if own.__name__ == failed.name]
+    (check,) = [
+        check
+        for check in exercise.suite.checks_of(answer.wrong_for)
+        if check.__name__ == failed.name
+    ]
     for call in attempt(check, answer, SEEDS[0]).calls:
         error = call.error
         of_module = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
@@ -119,55 +130,57 @@ def lost(report: Report) -> str:
     return ""
 
 
-def of(folder: Path) -> list[Tried]:
+def results(folder: Path) -> list[Tried]:
     """Return the results for an exercise's answers: from its record or, if none is valid,
     computed now.
     """
     exercise = loader.load(folder)
-    kept = verified.read(folder)
-    if kept is None:
+    recorded = verified.read(folder)
+    if recorded is None:
         return [tried(exercise, subject) for subject in exercise.subjects]
-    return [_recorded(exercise, subject, own) for subject, own in kept.items()]
+    return [_recorded(exercise, subject, function) for subject, function in recorded.items()]
 
 
 def to_record(
-    exercise: loader.Loaded, found: Iterable[Tried]
+    exercise: loader.Loaded, trials: Iterable[Tried]
 ) -> tuple[set[str], dict[str, verified.Function]]:
     """Return what this machine lacked to verify an exercise, and the record for each function.
 
     Both leave out what only a GPU shows, so that machines with and without one record the same.
     """
-    asked, functions = {check.on for check in exercise.suite.checks}, {}
-    of_gpu = {check.__name__ for check in exercise.suite.checks if check.on in GPU}
-    for own in found:
-        listed = _listed(exercise, own.subject)
-        asked |= {getattr(answer, "on", "") for answer in listed.values()}
+    needs = {check.on for check in exercise.suite.checks}
+    functions = {}
+    gpu_checks = {check.__name__ for check in exercise.suite.checks if check.on in GPU}
+    for trial in trials:
+        listed = _listed(exercise, trial.subject)
+        needs |= {getattr(answer, "on", "") for answer in listed.values()}
         wrong = [
-            answer for answer in own.wrong if getattr(listed[answer.name], "on", "") not in GPU
+            answer for answer in trial.wrong if getattr(listed[answer.name], "on", "") not in GPU
         ]
-        functions[own.subject] = verified.Function(
-            {
-                answer.name: [name for name, _ in answer.failed if name not in of_gpu]
-                for answer in wrong
-            },
+        failed = {
+            answer.name: [name for name, _ in answer.failed if name not in gpu_checks]
+            for answer in wrong
+        }
+        functions[trial.subject] = verified.Function(
+            failed,
             [answer.name for answer in wrong if not answer.recognised],
-            [answer.name for answer in own.right],
+            [answer.name for answer in trial.right],
         )
-    return {on for on in asked - GPU if machine.fails(on)}, functions
+    return {on for on in needs - GPU if machine.fails(on)}, functions
 
 
-def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> Tried:
+def _recorded(exercise: loader.Loaded, subject: str, function: verified.Function) -> Tried:
     """Return the recorded results for a function's answers, with the exercise's words for them."""
-    checks, listed = exercise.suite.of(subject), _listed(exercise, subject)
+    checks, listed = exercise.suite.checks_of(subject), _listed(exercise, subject)
     titles = {check.__name__: check.title for check in checks}
     worth = {check.__name__ for check in checks if check.weight}
     wrong = []
-    for name, failed in own.wrong.items():
+    for name, failed in function.wrong.items():
         named = [[check, titles[check]] for check in failed]
         answer = listed[name]
-        recognised, advice = name not in own.unrecognised, not worth & set(failed)
+        recognised, advice = name not in function.unrecognised, not worth & set(failed)
         wrong.append(Wrong(name, answer.label, answer.hint, named, recognised, [], advice))
-    return Tried(subject, list(titles), wrong, [Right(name, "") for name in own.right])
+    return Tried(subject, list(titles), wrong, [Right(name, "") for name in function.right])
 
 
 def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@ files it has.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,8 @@ import yaml
 
 from autograder.course.config import UserError
 
-SOURCE = Path("book") / "entries"
+ENTRIES = "entries.md"
+"""The file in a chapter's folder with its entries in shared pages and lists."""
 DEEPER = "-deeper"
 """How the names of pages for a second reading end."""
 MADE = re.compile(
@@ -25,9 +25,7 @@ SECTIONS = ("Letters", "Functions", "Glossary", "Cheat sheet", "Claims")
 CLAIM = re.compile(r"\| ([A-Z]\d+) \| ([^|]+) \| ([\d, ]*)\| (.+) \|$")
 FILES = (
     "book/{number}-*.md",
-    "book/entries/{name}.*",
-    "book/figures/{figure}.*",
-    "tests/test_figure_{figure}.py",
+    "book/{name}/*",
     "book/data/experiments/{number}-*.json",
     "solutions/{name}/*",
     "exercises/{name}/*",
@@ -71,6 +69,11 @@ class Chapter:
         return int(self.name[:2])
 
     @property
+    def folder(self) -> Path:
+        """The folder of all that is read of it beside its pages."""
+        return self.root / "book" / self.name
+
+    @property
     def page(self) -> Path:
         """Its first page, which need not exist yet."""
         return self.root / "book" / f"{self.name}.md"
@@ -86,7 +89,7 @@ class Chapter:
     @property
     def entries(self) -> Path:
         """The file of its entries."""
-        return self.root / SOURCE / f"{self.name}.md"
+        return self.folder / ENTRIES
 
     @property
     def title(self) -> str:
@@ -98,13 +101,12 @@ class Chapter:
             If there is no page, or no heading in it.
         """
         text = self.page.read_text(encoding="utf-8") if self.page.exists() else ""
-        found = re.search(r"^# (.+)$", text, re.M)
-        if found is None:
-            where = (SOURCE / self.name).as_posix()
+        heading = re.search(r"^# (.+)$", text, re.M)
+        if heading is None:
             raise UserError(
-                f"{where}.md belongs to a chapter, but book/{self.name}.md has no title."
+                f"book/{self.name}/ belongs to a chapter, but book/{self.name}.md has no title."
             )
-        return found[1].strip()
+        return heading[1].strip()
 
     @property
     def claims(self) -> dict[str, dict[str, Any]]:
@@ -116,22 +118,22 @@ class Chapter:
         UserError
             If a row of the table does not have the four cells.
         """
-        found = {}
+        claims = {}
         for number, line in self._rows("Claims"):
             row = CLAIM.match(line)
             if row is None:
-                where = (SOURCE / self.name).as_posix()
+                where = self.entries.relative_to(self.root).as_posix()
                 raise UserError(
-                    f"{where}.md:{number}: expected a row such as | A9 | 000, 002 | 08 | Heads "
+                    f"{where}:{number}: expected a row such as | A9 | 000, 002 | 08 | Heads "
                     "differ. |."
                 )
             documents, also = (re.split(r",\s*", cell.strip()) for cell in row.group(2, 3))
-            found[row[1]] = {
+            claims[row[1]] = {
                 "documents": documents,
                 "chapters": [self.name[:2], *filter(None, also)],
                 "statement": row[4],
             }
-        return found
+        return claims
 
     def _rows(self, heading: str) -> Iterator[tuple[int, str]]:
         """Yield the rows of a section's table below its head, each with the number of its line."""
@@ -139,25 +141,15 @@ class Chapter:
         rows = [(number, line) for number, line in enumerate(lines, first) if line.startswith("|")]
         yield from rows[2:]
 
-    def listing(self, others: "list[Chapter]") -> Iterator[str]:
+    def listing(self) -> Iterator[str]:
         """Yield its files, relative to the course's folder, and below those of its entries each
         entry with its line.
-
-        Its figure's modules are those that its pages import, and pages of `others` do not.
         """
-        imported = Counter(name for chapter in (self, *others) for name in chapter._imported())
-        figures = sorted(name for name in self._imported() if imported[name] == 1)
-        patterns = [
-            pattern.format(name=self.name, number=self.name[:2], figure=figure)
-            for pattern in FILES
-            for figure in (figures if "{figure}" in pattern else [""])
-        ]
-        for path in (
-            path
-            for pattern in patterns
-            for path in sorted(self.root.glob(pattern))
-            if path.is_file()
-        ):
+        files: list[Path] = []
+        for pattern in FILES:
+            matches = self.root.glob(pattern.format(name=self.name, number=self.name[:2]))
+            files += sorted(path for path in matches if path.is_file())
+        for path in files:
             name = path.relative_to(self.root).as_posix()
             yield name
             if path == self.entries:
@@ -170,14 +162,6 @@ class Chapter:
                 yield from (
                     f"{name}:{number}  Reference: {work[1]}" for number, work in works if work
                 )
-
-    def _imported(self) -> set[str]:
-        """Return the modules of book/figures/ that its pages import."""
-        texts = [page.read_text(encoding="utf-8") for page in self.pages]
-        found = re.findall(
-            r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M
-        )
-        return {name.split()[0] for one, several in found for name in (one or several).split(",")}
 
     def _entries(self) -> Iterator[tuple[int, str]]:
         """Yield its entries, each with the number of its line."""
@@ -196,6 +180,11 @@ class Chapter:
                 yield from ((number, f"{heading}: {first_cell}") for number, first_cell in rows)
 
 
+def files(root: Path) -> list[Path]:
+    """Return the files of entries in the course in `root`, in the order of their chapters."""
+    return sorted(root.glob(f"book/*/{ENTRIES}"))
+
+
 def of_page(page: str, root: Path) -> str:
     """Return the name of the chapter that a page belongs to, such as 01-qkv for 01-qkv-deeper: its
     first page's.
@@ -203,8 +192,10 @@ def of_page(page: str, root: Path) -> str:
     A page that belongs to no chapter has the name that it would have as one.
     """
     name = PurePosixPath(page).name
-    entries = sorted((root / SOURCE).glob(f"{name[:3]}*.md")) if re.match(r"\d\d-", name) else []
-    return entries[0].stem if entries else name
+    if re.match(r"\d\d-", name):
+        for entries in sorted(root.glob(f"book/{name[:3]}*/{ENTRIES}")):
+            return entries.parent.name
+    return name
 
 
 def order(page: str, root: Path) -> tuple[str, bool, bool, str]:
@@ -223,29 +214,32 @@ def read(root: Path) -> dict[str, Chapter]:
     UserError
         If there are no entries, or a file of entries has a fault; it names the line.
     """
-    if not (root / SOURCE).is_dir():
-        raise UserError(f"{root} has no {SOURCE.as_posix()}/, so it has no chapters.")
-    found: dict[str, Chapter] = {}
-    for path in sorted((root / SOURCE).glob("*.md")):
-        where = path.relative_to(root).as_posix()
-        if not re.match(r"\d\d-", path.name):
-            raise UserError(f"{where} should have the name of a chapter, such as 01-qkv.md.")
+    paths = files(root)
+    if not paths:
+        raise UserError(f"{root} has no book/NN-name/{ENTRIES}, so it has no chapters.")
+    chapters: dict[str, Chapter] = {}
+    for path in paths:
+        name, where = path.parent.name, path.relative_to(root).as_posix()
+        if not re.match(r"\d\d-", name):
+            raise UserError(
+                f"{where}: its folder should have the name of a chapter, such as 01-qkv."
+            )
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise UserError(f"{where} is not UTF-8: {error}.") from None
         end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else 0
         chapter = Chapter(
-            path.stem, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
+            name, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
         )
-        if unknown := [name for name in chapter.after if name not in found]:
+        if unknown := [other for other in chapter.after if other not in chapters]:
             line = next(number for number, line in enumerate(lines, 1) if line.startswith("after"))
             raise UserError(
                 f"{where}:{line}: {unknown[0]!r} is not the name of an earlier "
                 "chapter, such as 01-qkv."
             )
-        found[path.stem] = chapter
-    return found
+        chapters[name] = chapter
+    return chapters
 
 
 def _head(where: str, lines: list[str]) -> dict[str, Any]:
@@ -265,27 +259,27 @@ def _head(where: str, lines: list[str]) -> dict[str, Any]:
 
 def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, list[str]]]:
     """Return the sections of a file's lines, from the line with the index `first`."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    sections: dict[str, tuple[int, list[str]]] = {}
     body: list[str] = []
     code = False
     for number, line in enumerate(lines[first:], first + 1):
         code ^= line.startswith("```")
         if line.startswith("## ") and not code:
             heading = line[3:].strip()
-            if heading not in SECTIONS or heading in found:
+            if heading not in SECTIONS or heading in sections:
                 raise UserError(
                     f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, "
                     "and each comes once."
                 )
-            found[heading] = number + 1, (body := [])
-        elif found:
+            sections[heading] = number + 1, (body := [])
+        elif sections:
             body.append(line)
         elif line.strip():
             raise UserError(
                 f"{where}:{number}: there is text before the first heading, such as "
                 f"## {SECTIONS[0]}."
             )
-    return found
+    return sections
 
 
 def claims(root: Path) -> dict[str, dict[str, Any]]:
@@ -301,7 +295,7 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
         for name, row in chapter.claims.items():
             if name in found:
                 raise UserError(
-                    f"{(SOURCE / chapter.name).as_posix()}.md: the claim {name} is already "
+                    f"book/{chapter.name}/{ENTRIES}: the claim {name} is already "
                     f"entered by chapter {found[name]['chapters'][0]}; write this chapter's "
                     "number there, below Also in."
                 )
@@ -332,18 +326,18 @@ LISTS: dict[str, Callable[[Chapter], str]] = {"_toc.yml": contents, "README.md":
 
 
 def stale(root: Path) -> dict[str, str]:
-    """Return the corrected files of the course in `root` whose lists of chapters differ from
-    `SOURCE`.
+    """Return the corrected files of the course in `root` whose lists of chapters differ from the
+    chapters' entries.
 
     A file that does not exist, or lacks the two marks, has no such list.
     """
-    chapters, found = read(root).values(), {}
+    chapter_list, corrected = read(root).values(), {}
     for name, entry in LISTS.items():
         text = (root / name).read_text(encoding="utf-8") if (root / name).exists() else ""
-        made = MADE.search(text)
-        if made and made[2] != (entries := "".join(map(entry, chapters))):
-            found[name] = text[: made.start(2)] + entries + text[made.end(2) :]
-    return found
+        generated = MADE.search(text)
+        if generated and generated[2] != (entries := "".join(map(entry, chapter_list))):
+            corrected[name] = text[: generated.start(2)] + entries + text[generated.end(2) :]
+    return corrected
 
 
 def write(root: Path) -> list[str]:

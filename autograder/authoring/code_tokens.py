@@ -37,15 +37,15 @@ def plain(text: str) -> str:
     SyntaxError
         If the text cannot be split into tokens.
     """
-    kept = []
+    lines = []
     try:
         for depth, line in _statements(text):
             words = depth == 0 and [string for _kind, string in line[:2]] == ["TEXT", "="]
             if not (words or all(kind == tokenize.STRING for kind, _string in line)):
-                kept.append(" " * depth + " ".join(string for _kind, string in line))
+                lines.append(" " * depth + " ".join(string for _kind, string in line))
     except tokenize.TokenError as error:
         raise SyntaxError(*error.args[:1]) from None
-    return "\n".join(kept)
+    return "\n".join(lines)
 
 
 def _statements(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
@@ -71,7 +71,10 @@ def _statements(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
 
 def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
     """Return the text between two places, each a line's number from 1 and a column."""
-    (first, left), (last, right) = start, end
+    first, start_column = start
+    last, end_column = end
     if first == last:
-        return lines[first - 1][left:right]
-    return "".join([lines[first - 1][left:], *lines[first : last - 1], lines[last - 1][:right]])
+        return lines[first - 1][start_column:end_column]
+    return "".join(
+        [lines[first - 1][start_column:], *lines[first : last - 1], lines[last - 1][:end_column]]
+    )

@@ -101,5 +101,5 @@ def _drawn(
 def _share(report: Any) -> float:
     """Return the unrounded share of the points that are earned or pending."""
     total = sum(result.weight for result in report.results) or 1.0
-    kept = sum(result.weight for result in report.results if not result.status.costs_points)
-    return float(kept / total)
+    earned = sum(result.weight for result in report.results if not result.status.costs_points)
+    return float(earned / total)

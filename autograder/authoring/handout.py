@@ -37,7 +37,7 @@ def write(
     about: dict[str, Any] = {
         "title": {language: _title(notebook) for language, notebook in editions.items()},
         "points": _points(english),
-        "given": {language: _given(notebook) for language, notebook in editions.items()},
+        "given": {language: _given_sources(notebook) for language, notebook in editions.items()},
     }
     due = deadlines.read(course).due.get(exercise.name)
     if due:
@@ -53,7 +53,7 @@ def write(
 
 def _title(notebook: Notebook) -> str:
     texts = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    return next((found[1] for text in texts if (found := HEADING.match(text))), "")
+    return next((heading[1] for text in texts if (heading := HEADING.match(text))), "")
 
 
 def _points(notebook: Notebook) -> dict[str, float]:
@@ -62,7 +62,7 @@ def _points(notebook: Notebook) -> dict[str, float]:
     return {call.subject: call.points or 0 for call in calls if call}
 
 
-def _given(notebook: Notebook) -> dict[str, str]:
+def _given_sources(notebook: Notebook) -> dict[str, str]:
     """Return the given text of each function that a cell checks."""
     texts = {grade_id(cell): cell.source for cell in notebook.cells}
     return {name: texts[name] for name in _points(notebook) if name in texts}

@@ -19,10 +19,10 @@ from rich.table import Table
 from autograder.authoring import loader
 from autograder.checking import Message, Result
 from autograder.checking.diagnosis import Diagnosis, alike
-from autograder.checking.relations import held
+from autograder.checking.relations import confirmed
 from autograder.checking.subject import attempt
 
-SAID = ("cause", "relation", "error", "difference", "nothing")
+KINDS = ("cause", "relation", "error", "difference", "nothing")
 
 
 OTHER_SEEDS = (101, 102, 103)
@@ -30,8 +30,8 @@ OTHER_SEEDS = (101, 102, 103)
 
 
 @dataclass
-class Told:
-    """The feedback for a wrong answer when it is not listed: its name, which of `SAID`, and the
+class Feedback:
+    """The feedback for a wrong answer when it is not listed: its name, which of `KINDS`, and the
     text.
 
     `astray` says whether the answer that is named as the cause does something different in the same
@@ -39,61 +39,59 @@ class Told:
     """
 
     name: str
-    said: str
+    kind: str
     words: str
     astray: bool = False
     relations: tuple[str, ...] = ()
 
 
-def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told]:
+def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feedback]:
     """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
     remembered = functools.cache(attempt)
-    # the names of relations, by the message of the first one
-    held_with: dict[str, tuple[str, ...]] = {}
+    # The names of relations, by the message of the first one.
+    relations_by_message: dict[str, tuple[str, ...]] = {}
 
     def relate_all(*mismatches: Any) -> str | Message:
-        found = list(held(*mismatches))
-        if not found:
+        relations = list(confirmed(*mismatches))
+        if not relations:
             return ""
-        held_with.setdefault(str(found[0][1]), tuple(name for name, _message in found))
-        return found[0][1]
+        relations_by_message.setdefault(
+            str(relations[0][1]), tuple(name for name, _message in relations)
+        )
+        return relations[0][1]
 
     diagnosis = Diagnosis(remembered, relate_all)
     for wrong in exercise.suite.listed("wrong_for", subject):
         diagnosis.without = [wrong]
-        held_with.clear()
+        relations_by_message.clear()
         report = exercise.suite.examine(
             subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis
         )
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
-            yield Told(
-                wrong.__name__,
-                "cause",
-                str(result.label),
-                _is_astray(exercise, subject, wrong, result),
-            )
+            astray = _is_astray(exercise, subject, wrong, result)
+            yield Feedback(wrong.__name__, "cause", str(result.label), astray)
         elif result.relation:
-            said = str(result.relation)
-            yield Told(
-                wrong.__name__,
-                "relation",
-                said,
-                relations=held_with.get(said, ("by the check itself",)),
-            )
+            text = str(result.relation)
+            relations = relations_by_message.get(text, ("by the check itself",))
+            yield Feedback(wrong.__name__, "relation", text, relations=relations)
         else:
-            said = "error" if result.raised else "difference" if result.explained else "nothing"
-            yield Told(wrong.__name__, said, str(result.message))
+            kind = "difference" if result.explained else "nothing"
+            if result.raised:
+                kind = "error"
+            yield Feedback(wrong.__name__, kind, str(result.message))
 
 
 def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Result) -> bool:
     """Tell whether the named cause differs from a wrong answer, in the check that named it."""
-    check = next(check for check in exercise.suite.of(subject) if check.__name__ == result.name)
+    check = next(
+        check for check in exercise.suite.checks_of(subject) if check.__name__ == result.name
+    )
     listed = exercise.suite.listed("wrong_for", subject)
     named = next(answer for answer in listed if answer.__name__ == result.cause)
     for seed in OTHER_SEEDS:
-        made = attempt(check, wrong, seed)
-        if made.failure and not alike(check, named, seed, made):
+        first = attempt(check, wrong, seed)
+        if first.failure and not alike(check, named, seed, first):
             return True
     return False
 
@@ -103,15 +101,16 @@ def table(folder: Path) -> Table:
     function.
     """
     exercise = loader.load(folder)
-    rows = Table("function", "wrong answers", *SAID, title=folder.name)
+    rows = Table("function", "wrong answers", *KINDS, title=folder.name)
     every, alone = Counter[str](), Counter[str]()
     for subject in exercise.subjects:
-        told = list(hints(exercise, subject))
-        counts = Counter(own.said for own in told)
-        rows.add_row(subject, *map(str, [len(told), *(counts[said] for said in SAID)]))
-        every.update(name for own in told for name in own.relations)
-        alone.update(own.relations[0] for own in told if len(own.relations) == 1)
+        answers = list(hints(exercise, subject))
+        counts = Counter(answer.kind for answer in answers)
+        numbers = [len(answers), *(counts[kind] for kind in KINDS)]
+        rows.add_row(subject, *map(str, numbers))
+        every.update(name for answer in answers for name in answer.relations)
+        alone.update(answer.relations[0] for answer in answers if len(answer.relations) == 1)
     if every:
-        said = ", ".join(f"{name} {count} ({alone[name]})" for name, count in every.most_common())
-        rows.caption = f"relations, and where no other one holds: {said}"
+        counted = (f"{name} {count} ({alone[name]})" for name, count in every.most_common())
+        rows.caption = f"relations, and where no other one holds: {', '.join(counted)}"
     return rows

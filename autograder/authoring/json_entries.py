@@ -3,9 +3,10 @@ which entry changed.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from autograder.checking import files
 
 WIDTH = 118
 
@@ -40,6 +41,4 @@ def write(path: Path, value: Any, levels: int = 2) -> None:
     meanwhile.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    building = path.with_name(f".{path.name}.{os.getpid()}")
-    building.write_text(text_of(value, levels), encoding="utf-8", newline="\n")
-    building.replace(path)
+    files.write(path, text_of(value, levels))

@@ -67,12 +67,12 @@ class Loaded:
 
     def cells(self, **flags: Any) -> list[Cell]:
         """Return the cells whose nbgrader metadata have these values."""
-        found = []
+        cells = []
         for cell in self.notebook.cells:
             metadata = cell.metadata.get("nbgrader", {})
             if metadata and all(metadata.get(flag) == value for flag, value in flags.items()):
-                found.append(cell)
-        return found
+                cells.append(cell)
+        return cells
 
 
 def load(folder: Path) -> Loaded:

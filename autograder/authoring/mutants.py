@@ -4,14 +4,9 @@ should reject.
 `python -m autograder mutants NN-name` changes the reference solution and the listed right answers
 of an exercise in one place at a time, runs the checks on each mutant under three seeds, and writes
 the counts where the book reads them. A mutant that passes is a gap in the checks, or behaves as the
-original does. In the second case `equal.toml`, next to the exercise's text, marks it with the
-reason.
-
-    [project."The order of two sizes that are compared makes no difference."]
-    'fits(a, b)' = 'fits(b, a)'
-
-marks each mutant of `project` in which the first text became the second, in any context; `'name:
-fits(a, b)'` marks only those of the answer of that name. Several texts after the change are a list.
+original does. The record has the number of those for each function, which an author looked at and
+accepted. It may only fall: the command fails if more pass, and then records nothing for that
+function.
 """
 
 import ast
@@ -20,15 +15,13 @@ import contextlib
 import functools
 import gc
 import hashlib
-import itertools
 import json
 import linecache
 import os
 import signal
 import sys
-import tomllib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -44,8 +37,8 @@ from autograder.course import cores
 from autograder.course.config import ROOT, Exercise, UserError
 
 RECORD, DETAIL = Path("book", "data", "mutants.json"), Path("_build", "mutants.json")
-"""Where a course keeps the counts for its mutants, for the book to show, and where all that was
-found is kept.
+"""Where a course records the counts for its mutants, for the book to show, and where everything
+else about them is written.
 """
 
 SEEDS = (1, 2, 3)
@@ -55,6 +48,9 @@ MOST = 400
 """Seconds and bytes of memory for one mutant; mutants of one function (if there are more, a
 fixed choice).
 """
+
+SAMPLE = 6
+"""At least how many mutants of a function the tests try; they try at most twice as many."""
 
 BINARY: dict[type, list[type]] = {
     ast.Add: [ast.Sub],
@@ -80,7 +76,7 @@ COMPARISONS: dict[type, list[type]] = {
     ast.In: [ast.NotIn],
     ast.NotIn: [ast.In],
 }
-NEIGHBOURS = {
+COUNTERPARTS = {
     "sum": "mean",
     "mean": "sum",
     "max": "min",
@@ -108,10 +104,7 @@ Definition = ast.FunctionDef | ast.ClassDef
 DROPPED = "(dropped)"
 """The replacement for a statement that is left out."""
 
-Change = tuple[str, str]
-"""A text of an answer, before and after the change."""
-
-SAID = {ast.JoinedStr, ast.Raise}
+MESSAGES = {ast.JoinedStr, ast.Raise}
 """Nodes that only make a message: they are not changed inside."""
 
 
@@ -119,25 +112,13 @@ SAID = {ast.JoinedStr, ast.Raise}
 class Mutant:
     """A right answer that was changed in one place.
 
-    `name` is stable: the answer, and the line before and after the change. `changes` has the
-    changed texts, from the smallest expression to the whole line.
+    `name` is stable: the answer, and the line before and after the change.
     """
 
     subject: str
     answer: str
     name: str
     source: str
-    changes: list[Change] = field(default_factory=list)
-
-    def has(self, change: Change) -> bool:
-        """Tell whether this change was made; only in one answer, if the change begins with its
-        name.
-        """
-        before, after = change
-        return (
-            change in self.changes
-            or (before.removeprefix(f"{self.answer}: "), after) in self.changes
-        )
 
 
 @dataclass
@@ -174,11 +155,11 @@ def _negative(value: float) -> ast.expr:
 
 
 def _numbers(value: float) -> list[ast.expr]:
-    others = (
-        [value + 1, value - 1, -value, 0]
-        if isinstance(value, int)
-        else [0.0, 1.0, -value, 2 * value]
-    )
+    others: list[float]
+    if isinstance(value, int):
+        others = [value + 1, value - 1, -value, 0]
+    else:
+        others = [0.0, 1.0, -value, 2 * value]
     return [_negative(other) for other in dict.fromkeys(others) if other != value]
 
 
@@ -277,27 +258,23 @@ def _calls(node: ast.Call) -> list[ast.expr]:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name in ("errstate", "super"):
         return []
-    found: list[ast.expr] = [
+    changed: list[ast.expr] = [
         _with(node, args=arguments) for arguments in _without(node.args) + _exchanged(node.args)
     ]
-    found += [_with(node, keywords=keywords) for keywords in _without(node.keywords)]
+    changed += [_with(node, keywords=keywords) for keywords in _without(node.keywords)]
     if isinstance(function, ast.Attribute) and not isinstance(
         function.value, ast.Name | ast.Attribute
     ):
-        found.append(function.value)
+        changed.append(function.value)
     elif node.args and not isinstance(node.args[0], ast.Starred | ast.GeneratorExp):
-        found.append(node.args[0])
+        changed.append(node.args[0])
     elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        found.append(function.value)
-    if name in NEIGHBOURS:
-        other = NEIGHBOURS[name]
-        named = (
-            _with(function, attr=other)
-            if isinstance(function, ast.Attribute)
-            else _with(function, id=other)
-        )
-        found.append(_with(node, func=named))
-    return found
+        changed.append(function.value)
+    if name in COUNTERPARTS:
+        part = "attr" if isinstance(function, ast.Attribute) else "id"
+        other = _with(function, **{part: COUNTERPARTS[name]})
+        changed.append(_with(node, func=other))
+    return changed
 
 
 def _not(test: ast.expr) -> ast.expr:
@@ -331,26 +308,26 @@ def _line(node: ast.AST) -> str:
     return ast.unparse(ast.fix_missing_locations(node)).strip().partition("\n")[0]
 
 
-def _places(
-    node: ast.AST, above: tuple[ast.AST, ...] = ()
-) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, tuple[ast.AST, ...]]]:
-    """Yield (parent, field, index, child, around) for each node that may be changed, from the top.
+def _nodes(
+    parent: ast.AST, statement: ast.AST
+) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, ast.AST]]:
+    """Yield (parent, field, index, child, statement) for each node that may be changed, from the
+    top.
 
-    `around` has the nodes that hold the child, the nearest first, up to its statement; a statement
-    has none.
+    `statement` is the statement that contains the child, or the child itself if it is one.
     """
-    for name, value in ast.iter_fields(node):
-        if name in ("decorator_list", "args", "returns") and isinstance(node, ast.FunctionDef):
+    for name, value in ast.iter_fields(parent):
+        if name in ("decorator_list", "args", "returns") and isinstance(parent, ast.FunctionDef):
             continue
-        if name in ("decorator_list", "bases", "keywords") and isinstance(node, ast.ClassDef):
+        if name in ("decorator_list", "bases", "keywords") and isinstance(parent, ast.ClassDef):
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
-            around = () if isinstance(child, ast.stmt) else (node, *above)
-            yield node, name, index, child, around
-            if type(child) not in SAID:
-                yield from _places(child, around)
+            within = child if isinstance(child, ast.stmt) else statement
+            yield parent, name, index, child, within
+            if type(child) not in MESSAGES:
+                yield from _nodes(child, within)
 
 
 def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
@@ -387,8 +364,10 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     for method in methods:
         parameters = [argument.arg for argument in method.args.args if argument.arg != "self"]
         parameters_at |= dict.fromkeys(map(id, ast.walk(method)), parameters)
-    seen, names, made = {ast.unparse(function)}, dict[str, int](), list[Mutant]()
-    for parent, name, index, child, around in _places(function):
+    seen = {ast.unparse(function)}
+    names: dict[str, int] = {}
+    mutants: list[Mutant] = []
+    for parent, name, index, child, statement in _nodes(function, function):
         changes: list[ast.AST] = []
         if isinstance(child, ast.stmt):
             changes = [*_statements(child), ast.Pass()]
@@ -397,13 +376,13 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
         elif isinstance(child, ast.comprehension):
             changes = [_with(child, iter=iterated) for iterated in _shorter(child.iter)]
             changes += [_with(child, ifs=ifs) for ifs in _without(child.ifs)]
-        before = [_line(node) for node in (child, *around)] if changes else []
+        before = _line(statement)
         for change in changes:
             _put(parent, name, index, change)
             try:
                 source = ast.unparse(ast.fix_missing_locations(function))
                 _compiled(source, answer)
-                after = [_line(node) for node in (change, *around)]
+                after = _line(change if child is statement else statement)
             except (SyntaxError, ValueError):  # such as a slice outside an index
                 continue
             finally:
@@ -411,16 +390,15 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             if source in seen:
                 continue
             seen.add(source)
-            whose = "" if function.name in (subject, answer) else f", {function.name}"
+            helper = "" if function.name in (subject, answer) else f", {function.name}"
             if isinstance(change, ast.Pass):
-                after = [DROPPED]
-            mutant_name = f"{answer}{whose}: {before[-1]}  ->  {after[-1]}"
+                after = DROPPED
+            mutant_name = f"{answer}{helper}: {before}  ->  {after}"
             names[mutant_name] = names.get(mutant_name, 0) + 1
-            mutant_name += f"  #{names[mutant_name]}" if names[mutant_name] > 1 else ""
-            made.append(
-                Mutant(subject, answer, mutant_name, source, list(zip(before, after, strict=True)))
-            )
-    return made
+            if names[mutant_name] > 1:
+                mutant_name += f"  #{names[mutant_name]}"
+            mutants.append(Mutant(subject, answer, mutant_name, source))
+    return mutants
 
 
 def _compiled(source: str, answer: str) -> CodeType:
@@ -448,7 +426,7 @@ def _definitions(text: str) -> dict[str, Definition]:
     }
 
 
-def _written(exercise: loader.Loaded, subject: str) -> list[Definition]:
+def cell_definitions(exercise: loader.Loaded, subject: str) -> list[Definition]:
     """Return what students write in the cell of a function: it, and what is next to it, such as
     its kernels.
     """
@@ -464,30 +442,31 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
     `changed` is the text of a definition that takes the place of the one of its name.
     """
     tree = ast.parse((folder / f"{folder.name}.py").read_text(encoding="utf-8"))
-    instead = _definitions(changed)
-    kept: list[ast.stmt] = []
+    replacements = _definitions(changed)
+    statements: list[ast.stmt] = []
     for node in tree.body:
         match node:
             case ast.Import() if not any(alias.name == "checks" for alias in node.names):
-                kept.append(node)
+                statements.append(node)
             case ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
-                kept.append(node)
+                statements.append(node)
             case ast.Try() if all(
                 isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body
             ):
-                kept.append(node)
+                statements.append(node)
             case ast.FunctionDef() | ast.ClassDef():
-                kept.append(instead.get(node.name, node))
-    text = ast.unparse(ast.Module(kept, []))
+                statements.append(replacements.get(node.name, node))
+    text = ast.unparse(ast.Module(statements, []))
     lines = text.splitlines(keepends=True)
-    # where Triton reads what a kernel does
+    # Triton reads the text of a kernel from there.
     linecache.cache[folder.name] = (len(text), None, lines, folder.name)
-    made = sys.modules[folder.name] = ModuleType(folder.name)  # where torch.compile looks names up
-    exec(_compiled(text, folder.name), vars(made))  # noqa: S102 (the author's own text)
-    return vars(made)
+    module = ModuleType(folder.name)
+    sys.modules[folder.name] = module  # torch.compile looks names up there
+    exec(_compiled(text, folder.name), vars(module))  # noqa: S102 (the author's own text)
+    return vars(module)
 
 
-def _listed(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]:
+def listed_definitions(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]:
     """Return what the modules of listed answers define, by name: the module, and the definition."""
     texts = [
         (module, Path(str(module.__file__)).read_text(encoding="utf-8"))
@@ -500,49 +479,61 @@ def _listed(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]
 
 def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
     """Return the mutants of one function, at most `most`, and how many there are."""
-    found = [
-        mutant
-        for part in _written(exercise, subject)
-        for mutant in mutate(part, subject, "reference")
-    ]
-    listed = _listed(exercise)
-    for name in dict.fromkeys(
-        right.__name__ for right in exercise.suite.listed("right_for", subject)
-    ):
+    mutants = _of_reference(cell_definitions(exercise, subject), subject)
+    listed = listed_definitions(exercise)
+    rights = exercise.suite.listed("right_for", subject)
+    for name in dict.fromkeys(right.__name__ for right in rights):
         if name in listed:  # one that is made by a function has no text of its own
-            found += mutate(listed[name][1], subject, name)
-    if len(found) <= most:
-        return found, len(found)
-    # Those of the reference, which is what most students write, are all kept.
-    chosen = sorted(found, key=lambda mutant: (mutant.answer != "reference", _drawn(mutant)))
-    kept = {mutant.name for mutant in chosen[:most]}
-    return [mutant for mutant in found if mutant.name in kept], len(found)
+            mutants += mutate(listed[name][1], subject, name)
+    if len(mutants) <= most:
+        return mutants, len(mutants)
+    # All mutants of the reference are chosen: most students write what it has.
+    by_rank = sorted(mutants, key=lambda mutant: (mutant.answer != "reference", _drawn(mutant)))
+    chosen = {mutant.name for mutant in by_rank[:most]}
+    return [mutant for mutant in mutants if mutant.name in chosen], len(mutants)
+
+
+def _of_reference(definitions: list[Definition], subject: str) -> list[Mutant]:
+    return [
+        mutant for definition in definitions for mutant in mutate(definition, subject, "reference")
+    ]
 
 
 def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
     """Return mutants of our solution with a second change: at most `most`, none like a mutant.
 
-    What is marked as equal is no mistake, and not changed once more.
+    A mutant that the checks do not reject is no mistake that is known, and is not changed again.
     """
-    marked = marks(exercise.folder).get(subject, {})
-    parts = _written(exercise, subject)
-    once = [mutant for part in parts for mutant in mutate(part, subject, "reference")]
-    seen = {*map(ast.unparse, parts), *(mutant.source for mutant in once)}
-    found: list[Mutant] = []
-    for mutant in sorted(
-        (mutant for mutant in once if not any(map(mutant.has, marked))), key=_drawn
-    ):
-        (definition,) = _definitions(mutant.source).values()
-        twice = [
-            other for other in mutate(definition, subject, "reference") if other.source not in seen
-        ]
-        if twice:
-            other = min(twice, key=_drawn)
-            found.append(replace(other, name=f"{mutant.name}  and  {other.name}"))
-            seen.add(other.source)
-        if len(found) == most:
-            break
-    return found
+    definitions = cell_definitions(exercise, subject)
+    mutants = sorted(_of_reference(definitions, subject), key=_drawn)
+    # The definitions have no docstrings anymore, like the mutants that are made of them.
+    seen = {*map(ast.unparse, definitions), *(mutant.source for mutant in mutants)}
+    pairs: list[Mutant] = []
+    while mutants and len(pairs) < most:
+        batch = mutants[: most - len(pairs)]
+        mutants = mutants[len(batch) :]
+        for mutant, outcome in zip(batch, examined(exercise.folder, batch), strict=True):
+            pair = _changed_again(mutant, seen) if outcome.killed else None
+            if pair:
+                pairs.append(pair)
+                seen.add(pair.source)
+    return pairs
+
+
+def _changed_again(mutant: Mutant, seen: set[str]) -> Mutant | None:
+    """Return a mutant with a second change, whose source is not among `seen`."""
+    (definition,) = _definitions(mutant.source).values()
+    changed = mutate(definition, mutant.subject, "reference")
+    unseen = [other for other in changed if other.source not in seen]
+    if not unseen:
+        return None
+    other = min(unseen, key=_drawn)
+    return replace(other, name=f"{mutant.name}  and  {other.name}")
+
+
+def sample_of(mutants: list[Mutant]) -> list[Mutant]:
+    """Return every n-th of the mutants of a function: those that the tests try."""
+    return mutants[:: max(7, len(mutants) // SAMPLE)]
 
 
 def _drawn(mutant: Mutant) -> bytes:
@@ -572,16 +563,16 @@ def _begin(folder: Path) -> None:
 def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
     """Run the exercise's checks on a mutant, and return the outcome."""
     exercise = _loaded(folder)
-    # ends this process: by its own time, because a busy machine is no endless loop
+    # This ends the process. It counts the process's own time: a busy machine is no endless loop.
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
     # A right answer sees the helpers of its own module; the reference those of the notebook.
     if mutant.answer == "reference":
         subject = reference(folder, mutant.source)[mutant.subject]
     else:
-        around = dict(vars(_listed(exercise)[mutant.answer][0]))
-        exec(_compiled(mutant.source, mutant.answer), around)  # noqa: S102 (made here)
-        subject = around[mutant.answer]
+        names = dict(vars(listed_definitions(exercise)[mutant.answer][0]))
+        exec(_compiled(mutant.source, mutant.answer), names)  # noqa: S102 (made here)
+        subject = names[mutant.answer]
     outcome = Outcome()
     for number, seed in enumerate(seeds):
         # To look for a cause takes most of the time of a wrong answer.
@@ -589,28 +580,27 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
         failed = [result for result in report.results if result.status.costs_points]
         advice = [result for result in report.results if result.status == Status.ADVICE]
         if advice and not failed:
-            known = _not_taken(folder, mutant.subject, mutant.answer, seed)
-            failed = [result for result in advice if result.name not in known]
+            ignored = _ignored_advice(folder, mutant.subject, mutant.answer, seed)
+            failed = [result for result in advice if result.name not in ignored]
             outcome.advice |= bool(failed)
         outcome.first.append(failed[0].name if failed else "")
         if number == 0 and failed:
             outcome.raised, outcome.explained = failed[0].raised, failed[0].explained
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
-    # one that filled the memory must not leave it full: the next would be rejected for that
+    # A mutant that filled the memory must not leave it full: the next would be rejected for that.
     gc.collect()
     return outcome
 
 
 @functools.cache
-def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
+def _ignored_advice(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
     """Return the checks whose advice the original of a mutant does not follow."""
     exercise = _loaded(folder)
-    original = (
-        reference(folder)[subject]
-        if answer == "reference"
-        else vars(_listed(exercise)[answer][0])[answer]
-    )
+    if answer == "reference":
+        original = reference(folder)[subject]
+    else:
+        original = vars(listed_definitions(exercise)[answer][0])[answer]
     report = exercise.suite.examine(subject, original, seed=seed, diagnosis=False)
     return {result.name for result in report.results if result.status == Status.ADVICE}
 
@@ -625,10 +615,10 @@ def examined(
     with pebble.ProcessPool(
         workers or cores.count(), initializer=_begin, initargs=[folder]
     ) as pool:
-        waiting = [
+        futures = [
             pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants
         ]
-        for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
+        for future in track(futures, folder.name, console=Console(stderr=True), transient=True):
             try:
                 outcomes.append(future.result())
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired, MemoryError):
@@ -636,34 +626,7 @@ def examined(
     return outcomes
 
 
-# What is written down.
-
-
-def marks(folder: Path) -> dict[str, dict[Change, str]]:
-    """Return what `equal.toml` marks as equal to the original, for each function: the changes
-    and the reason.
-    """
-    path, found = folder / "equal.toml", dict[str, dict[Change, str]]()
-    named = Path(*path.parts[-3:]).as_posix()
-    try:
-        marked = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{named} is not TOML: {error}.") from None
-    for function, reasons in marked.items():
-        own = found.setdefault(function, {})
-        try:
-            for reason, changes in reasons.items():
-                for before, after in changes.items():
-                    own |= {
-                        (before, one): reason
-                        for one in ([after] if isinstance(after, str) else after)
-                    }
-        except (AttributeError, TypeError):
-            said = f"{function} should have reasons, each with its changes"
-            raise UserError(
-                f"{named}: {said}; write [{function}.\"why\"] above 'old' = 'new'."
-            ) from None
-    return found
+# The record.
 
 
 @dataclass
@@ -672,9 +635,9 @@ class Row:
 
     `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a
     relation, or a sentence on how the result differs from the expected one, such as in its shape.
-    `advice` counts those that only advice distinguished from their original, under some seed. Of
-    those that the checks did not reject under every seed, `equal` counts the marked ones, and
-    `survived` names the others.
+    `advice` counts those that only advice distinguished from their original, under some seed.
+    `equal` counts those that the checks did not reject under every seed, and `passed` names them;
+    `equal_in_sample` counts those of them that are in `sample_of`.
     """
 
     made: int
@@ -687,7 +650,8 @@ class Row:
     advice: int
     endless: int
     equal: int
-    survived: list[str]
+    equal_in_sample: int
+    passed: list[str]
     by: dict[str, int]
 
 
@@ -701,20 +665,18 @@ SHOWN = (
     "advice",
     "endless",
     "equal",
-    "survived",
+    "equal_in_sample",
 )
 """The parts of a `Row` that the book and the tests need."""
 
 
-def summed(
-    mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()
-) -> Row:
-    """Count the results for a function's mutants; `marked` are the changes in `equal.toml`."""
+def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
+    """Count the results for a function's mutants, of which there are `made`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
     passed = [
-        mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed
+        mutant.name for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed
     ]
-    survived = [mutant.name for mutant in passed if not any(map(mutant.has, marked))]
+    sample = {mutant.name for mutant in sample_of(mutants)}
     by: dict[str, int] = {}
     for outcome in dead:
         by[outcome.first[0]] = by.get(outcome.first[0], 0) + 1
@@ -728,41 +690,11 @@ def summed(
         told=sum(outcome.explained or outcome.cause or outcome.relation for outcome in dead),
         advice=sum(outcome.advice for outcome in dead),
         endless=sum(not outcome.ended for outcome in dead),
-        equal=len(passed) - len(survived),
-        survived=survived,
+        equal=len(passed),
+        equal_in_sample=len(sample.intersection(passed)),
+        passed=passed,
         by=dict(sorted(by.items())),
     )
-
-
-def misfits(marked: Iterable[Change], mutants: list[Mutant], rejected: list[Mutant]) -> list[str]:
-    """Return the wrong marks of a function, a line each: they fit no mutant, or one that is
-    rejected.
-    """
-    found = []
-    for change in marked:
-        wrong = [mutant.name for mutant in rejected if mutant.has(change)]
-        if wrong or not any(mutant.has(change) for mutant in mutants):
-            what = f"rejected in {wrong[0]}" if wrong else "fits no mutant"
-            found.append(f"{change[0]}  ->  {change[1]}: marked in equal.toml, but {what}")
-    return found
-
-
-def as_marks(survived: list[Mutant], rejected: list[Mutant]) -> list[str]:
-    """Return lines for `equal.toml` that mark these mutants, and none that is rejected."""
-    lines = []
-    for mutant in survived:
-        whole = mutant.changes[-1]
-        alone = f"{mutant.answer}: {whole[0]}", whole[1]
-        fit = (
-            change for change in mutant.changes if not any(other.has(change) for other in rejected)
-        )
-        lines.append(" = ".join(map(_quoted, next(fit, alone))))
-    return list(dict.fromkeys(lines))
-
-
-def _quoted(text: str) -> str:
-    """Return a text as TOML writes it."""
-    return json.dumps(text, ensure_ascii=False) if "'" in text else f"'{text}'"
 
 
 def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
@@ -773,72 +705,74 @@ def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    )
-    return found
+    if not path.exists():
+        return {}
+    rows: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return rows
 
 
-def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) -> None:
-    """Record the results for an exercise's mutants; those of other functions and exercises stay."""
-    for file in (RECORD, DETAIL):
-        before = _read(root / file)
-        kept = {
-            subject: row for subject, row in before.get(name, {}).items() if subject in functions
-        }
-        for subject, row in rows.items():
-            whole = asdict(row)
-            kept[subject] = {key: whole[key] for key in (SHOWN if file == RECORD else whole)}
-        json_entries.write(root / file, before | {name: kept})
+def record(path: Path, name: str, rows: dict[str, dict[str, Any]], functions: list[str]) -> None:
+    """Record rows of an exercise's functions; those of other functions and exercises stay."""
+    before = _read(path)
+    present = {
+        subject: row for subject, row in before.get(name, {}).items() if subject in functions
+    }
+    json_entries.write(path, before | {name: present | rows})
 
 
 @dataclass
 class Findings:
     """The results for an exercise's mutants.
 
-    `rows` has the counts for each function; `misfits` the marks that do not fit, a line each;
-    `unmarked` the lines for `equal.toml`, for each function with survivors.
+    `rows` has the counts for each function, `accepted` how many of its mutants may pass.
     """
 
     rows: dict[str, Row]
-    misfits: list[str]
-    unmarked: dict[str, list[str]]
+    accepted: dict[str, int]
+
+    def survived(self, subject: str) -> int:
+        """Return how many more of a function's mutants passed than are accepted."""
+        return max(0, self.rows[subject].equal - self.accepted[subject])
 
 
-def look_at(exercise: Exercise, function: str = "", workers: int | None = None) -> Findings:
+def look_at(
+    exercise: Exercise, function: str = "", workers: int | None = None, accept: bool = False
+) -> Findings:
     """Run the checks on the mutants of an exercise, or of one of its functions, and record the
     results.
+
+    A function of which more mutants pass than the record accepts is not recorded, unless `accept`
+    is true.
 
     Raises
     ------
     UserError
         If it has no such function.
     """
-    folder = exercise.solution
-    loaded, marked = loader.load(folder), marks(folder)
+    loaded = loader.load(exercise.solution)
     subjects = [subject for subject in loaded.programs if function in ("", subject)]
     if not subjects:
         raise UserError(
             f"{exercise.name} has no function {function!r}. It has: {', '.join(loaded.programs)}."
         )
-    chosen = {subject: mutants_of(loaded, subject) for subject in subjects}
-    every = [mutant for mutants, _made in chosen.values() for mutant in mutants]
-    outcomes = iter(examined(folder, every, workers))
-    strange = [
-        f"{own}: marked in equal.toml, but not a function"
-        for own in marked
-        if own not in loaded.programs
-    ]
-    found = Findings({}, strange, {})
-    for subject, (mutants, made) in chosen.items():
-        own, became = marked.get(subject, {}), list(itertools.islice(outcomes, len(mutants)))
-        row = found.rows[subject] = summed(mutants, became, made, own)
-        rejected = [
-            mutant for mutant, outcome in zip(mutants, became, strict=True) if outcome.killed
-        ]
-        found.misfits += [f"{subject}: {line}" for line in misfits(own, mutants, rejected)]
-        if row.survived:
-            survived = [mutant for mutant in mutants if mutant.name in row.survived]
-            found.unmarked[subject] = as_marks(survived, rejected)
-    record(exercise.root, exercise.name, found.rows, loaded.programs)
-    return found
+    by_subject = {subject: mutants_of(loaded, subject) for subject in subjects}
+    every = [mutant for mutants, _ in by_subject.values() for mutant in mutants]
+    outcomes = examined(exercise.solution, every, workers)
+    before = recorded(exercise.root).get(exercise.name, {})
+    findings = Findings({}, {})
+    for subject, (mutants, made) in by_subject.items():
+        row = summed(mutants, outcomes[: len(mutants)], made)
+        outcomes = outcomes[len(mutants) :]
+        findings.rows[subject] = row
+        findings.accepted[subject] = (
+            row.equal if accept else before.get(subject, {}).get("equal", 0)
+        )
+    details = {subject: asdict(row) for subject, row in findings.rows.items()}
+    shown = {
+        subject: {key: row[key] for key in SHOWN}
+        for subject, row in details.items()
+        if not findings.survived(subject)
+    }
+    record(exercise.root / DETAIL, exercise.name, details, loaded.programs)
+    record(exercise.root / RECORD, exercise.name, shown, loaded.programs)
+    return findings

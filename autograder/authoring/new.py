@@ -39,7 +39,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
-    has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
+    has_chapter = not exercise_only and bool(chapters.files(root))
     known = list(chapters.read(root)) if has_chapter else []
     texts = {}
     if has_chapter:
@@ -49,7 +49,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     for path in (Exercise(name, root).solution, *texts):
         if path.exists():
-            alone = "; for only the exercise, use --exercise-only" if path.suffix == ".md" else ""
+            in_book = path.is_relative_to(root / "book")
+            alone = "; for only the exercise, use --exercise-only" if in_book else ""
             where = path.relative_to(root).as_posix()
             raise UserError(f"{where} already exists; choose another name, or move it away{alone}.")
     number = 1 + max((int(other[:2]) for other in known), default=0)
@@ -68,17 +69,17 @@ def _words(name: str) -> dict[str, str]:
     """Return the placeholders of a template, as patterns, and their replacements; longer ones
     come first.
     """
-    found = NAME.fullmatch(name)
-    if found is None:
+    match = NAME.fullmatch(name)
+    if match is None:
         raise UserError(
             f"{name!r} is not a valid name for an exercise. Use two digits and words in lower "
             "case, joined by hyphens, such as 12-beyond."
         )
-    number, parts = str(int(found[1])), found[2].split("-")
+    number, parts = str(int(match[1])), match[2].split("-")
     return {
         "NN-name": name,
         "TITLE": " ".join(parts).capitalize(),
-        "abh-NAME": f"abh-{found[2]}",
+        "abh-NAME": f"abh-{match[2]}",
         "NAMEFigure": "".join(map(str.capitalize, parts)) + "Figure",
         "NAME": "_".join(parts),
         r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b|(?<=\| )N(?= \|)|(?<=\*\*)N(?=\*\*)": number,  # noqa: E501

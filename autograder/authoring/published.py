@@ -33,8 +33,8 @@ def repository(root: Path) -> str:
     """Return OWNER/NAME of the repository that `repository: url:` names on GitHub, or an empty
     string.
     """
-    found = GITHUB.fullmatch(_said(root, "repository", "url"))
-    return "/".join(found.groups()) if found else ""
+    match = GITHUB.fullmatch(_setting(root, "repository", "url"))
+    return "/".join(match.groups()) if match else ""
 
 
 def site(root: Path) -> str:
@@ -43,16 +43,16 @@ def site(root: Path) -> str:
     It is the value of `html: baseurl:`, or else the address where GitHub publishes the repository's
     pages.
     """
-    if elsewhere := _said(root, "html", "baseurl"):
+    if elsewhere := _setting(root, "html", "baseurl"):
         return elsewhere.rstrip("/")
     owner, _, name = repository(root).partition("/")
     host = f"{owner.lower()}.github.io"
-    return (
-        "" if not owner else f"https://{host}" if name.lower() == host else f"https://{host}/{name}"
-    )
+    if not owner:
+        return ""
+    return f"https://{host}" if name.lower() == host else f"https://{host}/{name}"
 
 
-def _said(root: Path, section: str, key: str) -> str:
+def _setting(root: Path, section: str, key: str) -> str:
     """Return the value of a key in the book's configuration; an empty string if there is no book
     or no value.
     """

@@ -21,7 +21,7 @@ from autograder.authoring import (
     verified,
 )
 from autograder.checking import words
-from autograder.course import archive, catalogues
+from autograder.course import archive, catalogs
 from autograder.course.config import Course, Exercise, UserError
 from autograder.grades import gradebook
 
@@ -74,8 +74,8 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     # Never the record, even if nbgrader's configuration does not ignore it: it names wrong answers.
     shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
     editions = {words.ENGLISH: nbformat.read(into / exercise.notebook.name, as_version=4)}
-    for language in catalogues.languages(course.root):
-        if translated := catalogues.of_texts(course.root, language, exercise.name):
+    for language in catalogs.languages(course.root):
+        if translated := catalogs.of_texts(course.root, language, exercise.name):
             edition = translations.edition(into / exercise.notebook.name, language, translated)
             nbformat.write(edition, into / exercise.edition(language).name)
             editions[language.replace("_", "-")] = edition

@@ -55,7 +55,7 @@ def as_loop(a: Any, b: Any) -> Any:
     """Return `a @ b`."""
     if not _fit(a, b) or a.ndim != b.ndim or a.ndim < 3 or len(a) != len(b) or not len(a):
         return a @ b
-    return _library(a).stack([one @ other for one, other in zip(a, b, strict=True)])
+    return _library(a).stack([first @ second for first, second in zip(a, b, strict=True)])
 
 
 def exchanged(a: Any, b: Any) -> Any:
@@ -84,7 +84,7 @@ def _library(value: Any) -> Any:
     return torch
 
 
-HELPERS = {own.__name__: own for own in (as_einsum, as_sum, as_loop, exchanged, negated)}
+HELPERS = {helper.__name__: helper for helper in (as_einsum, as_sum, as_loop, exchanged, negated)}
 
 # Writing a text anew.
 
@@ -147,24 +147,24 @@ class _Names(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Change one function; names that it shares with nested functions stay."""
-        inner = [
-            own
-            for own in ast.walk(node)
-            if isinstance(own, (ast.FunctionDef, ast.Lambda)) and own is not node
-        ]
-        if inner:
+        nodes = list(ast.walk(node))
+        inner = [part for part in nodes if isinstance(part, (ast.FunctionDef, ast.Lambda))]
+        if inner != [node]:
             return node
-        kept = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-        kept |= {
-            name
-            for own in ast.walk(node)
-            if isinstance(own, (ast.Global, ast.Nonlocal))
-            for name in own.names
+        unchanged = {
+            argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)
         }
-        names = [own for own in ast.walk(node) if isinstance(own, ast.Name)]
-        local = {own.id for own in names if isinstance(own.ctx, ast.Store)} - kept
-        for own in names:
-            own.id += "_of_mine" if own.id in local else ""
+        unchanged |= {
+            name
+            for part in nodes
+            if isinstance(part, (ast.Global, ast.Nonlocal))
+            for name in part.names
+        }
+        names = [part for part in nodes if isinstance(part, ast.Name)]
+        local = {name.id for name in names if isinstance(name.ctx, ast.Store)} - unchanged
+        for name in names:
+            if name.id in local:
+                name.id += "_of_mine"
         return node
 
 
@@ -181,7 +181,7 @@ TEXTS: dict[str, ast.NodeTransformer] = {
 OF_NUMPY: dict[str, ast.NodeTransformer] = {"functions for methods": _Functions()}
 """What a text of NumPy's alone can be written as."""
 
-# What is done around an answer.
+# Wrappers around an answer.
 
 
 def _around(
@@ -193,17 +193,11 @@ def _around(
 
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         def changed(*arguments: Any, **named: Any) -> Any:
-            given = [change(own) if _is_array(own) else own for own in arguments]
-            also = {name: change(own) if _is_array(own) else own for name, own in named.items()}
-            first = next(
-                (
-                    own
-                    for own in (*arguments, *named.values())
-                    if _is_array(own) and _is_floating(own)
-                ),
-                None,
-            )
-            return back(function(*given, **also), first)
+            changed_arguments = [_changed(value, change) for value in arguments]
+            changed_named = {name: _changed(value, change) for name, value in named.items()}
+            arrays = filter(_is_array, (*arguments, *named.values()))
+            first = next(filter(_is_floating, arrays), None)
+            return back(function(*changed_arguments, **changed_named), first)
 
         return changed
 
@@ -215,10 +209,15 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
     def back(result: Any, first: Any) -> Any:
         if isinstance(result, (tuple, list)):
-            return type(result)(change(own) if _is_array(own) else own for own in result)
-        return change(result) if _is_array(result) else result
+            return type(result)(_changed(value, change) for value in result)
+        return _changed(result, change)
 
     return back
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value, changed if it is an array."""
+    return change(value) if _is_array(value) else value
 
 
 def _turned(array: Any) -> Any:
@@ -248,10 +247,10 @@ def _narrowed(result: Any, first: Any) -> Any:
     if first is None:
         return result
 
-    def narrow(own: Any) -> Any:
-        if type(own) is not type(first) or not _is_floating(own):
-            return own
-        return own.astype(first.dtype) if isinstance(own, np.ndarray) else own.to(first.dtype)
+    def narrow(array: Any) -> Any:
+        if type(array) is not type(first) or not _is_floating(array):
+            return array
+        return array.astype(first.dtype) if isinstance(array, np.ndarray) else array.to(first.dtype)
 
     return _each(narrow)(result, first)
 
@@ -263,17 +262,16 @@ def _by_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def one_by_one(*arguments: Any) -> Any:
-        shapes = [own.shape for own in arguments if _is_array(own)]
-        same = (
-            shapes and len(shapes) == len(arguments) and len({shape[:-2] for shape in shapes}) == 1
-        )
-        if not same or len(shapes[0]) < 3 or not shapes[0][0]:
+        shapes = [array.shape for array in arguments if _is_array(array)]
+        all_arrays = shapes and len(shapes) == len(arguments)
+        same_stack = all_arrays and len({shape[:-2] for shape in shapes}) == 1
+        if not same_stack or len(shapes[0]) < 3 or not shapes[0][0]:
             return function(*arguments)
-        found = [function(*own) for own in zip(*arguments, strict=True)]
+        results = [function(*sequence) for sequence in zip(*arguments, strict=True)]
         stack = _library(arguments[0]).stack
-        if not isinstance(found[0], (tuple, list)):
-            return stack(found)
-        return tuple(stack(list(own)) for own in zip(*found, strict=True))
+        if not isinstance(results[0], (tuple, list)):
+            return stack(results)
+        return tuple(stack(list(parts)) for parts in zip(*results, strict=True))
 
     return one_by_one
 
@@ -281,9 +279,9 @@ def _by_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
 AROUND: dict[str, Wrapper] = {
     "arguments turned in memory": _around(_turned),
     "arguments copied": _around(_copied),
-    "arguments as views": _around(lambda own: own[...]),
-    "results turned in memory": _around(lambda own: own, _each(_turned)),
-    "results as views": _around(lambda own: own, _each(lambda own: own[...])),
+    "arguments as views": _around(lambda array: array[...]),
+    "results turned in memory": _around(lambda array: array, _each(_turned)),
+    "results as views": _around(lambda array: array, _each(lambda array: array[...])),
 }
 OF_FUNCTIONS: dict[str, Wrapper] = {
     "float64 inside": _around(_wide, _narrowed),
@@ -301,12 +299,12 @@ class Rewrite:
 
     subject: str
     answer: str
-    done: tuple[str, ...]
+    changes: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """The answer and its changes."""
-        return f"{self.answer}: {', '.join(self.done)}"
+        return f"{self.answer}: {', '.join(self.changes)}"
 
 
 class Rewriter:
@@ -319,7 +317,7 @@ class Rewriter:
 
     def __init__(self, exercise: loader.Loaded):
         self.exercise = exercise
-        self.listed = mutants._listed(exercise)
+        self.listed = mutants.listed_definitions(exercise)
         text = (exercise.folder / f"{exercise.folder.name}.py").read_text(encoding="utf-8")
         self.texts = TEXTS if "import torch" in text else TEXTS | OF_NUMPY
 
@@ -331,50 +329,55 @@ class Rewriter:
             right.__name__ for right in self.exercise.suite.listed("right_for", subject)
         )
         singles = {
-            own: self._possible(subject, own)
-            for own in ["reference", *names]
-            if own in {"reference", *self.listed}
+            name: self._possible(subject, name)
+            for name in ["reference", *names]
+            if name in {"reference", *self.listed}
         }
-        found = [Rewrite(subject, name, (done,)) for name, own in singles.items() for done in own][
-            :most
+        every = [
+            Rewrite(subject, name, (change,))
+            for name, changes in singles.items()
+            for change in changes
         ]
+        chosen = every[:most]
         rng = random.Random(f"{self.exercise.folder.name} {subject}")  # noqa: S311 (always the same)
-        known = set(found)
+        known = set(chosen)
         for _ in range(20 * most):
-            if len(found) >= most:
+            if len(chosen) >= most:
                 break
             name = rng.choice(list(singles))
-            done = rng.sample(singles[name], min(len(singles[name]), rng.choice([2, 2, 3, 4])))
-            rewrite = Rewrite(subject, name, tuple(sorted(done, key=singles[name].index)))
-            if rewrite not in known and not set(done) >= APART:
+            possible = singles[name]
+            number = min(len(possible), rng.choice([2, 2, 3, 4]))
+            changes = sorted(rng.sample(possible, number), key=possible.index)
+            rewrite = Rewrite(subject, name, tuple(changes))
+            if rewrite not in known and not set(changes) >= APART:
                 known.add(rewrite)
-                found.append(rewrite)
-        return found
+                chosen.append(rewrite)
+        return chosen
 
-    def made(self, rewrite: Rewrite) -> Any:
+    def build(self, rewrite: Rewrite) -> Any:
         """Return the function or the class of a rewrite."""
         tree: Any = self._definition(rewrite.subject, rewrite.answer)
-        for done in rewrite.done:
-            tree = self.texts[done].visit(tree) if done in self.texts else tree
+        for change in rewrite.changes:
+            if change in self.texts:
+                tree = self.texts[change].visit(tree)
         source = ast.unparse(ast.fix_missing_locations(tree))
         if rewrite.answer == "reference":
-            around = mutants.reference(self.exercise.folder)
+            names = mutants.reference(self.exercise.folder)
         else:
-            around = dict(vars(self.listed[rewrite.answer][0]))
-        around |= HELPERS
-        exec(compile(source, rewrite.answer, "exec"), around)  # noqa: S102 (made here)
-        subject = around[tree.name]
-        for done in rewrite.done:
-            wrapper = (AROUND | OF_FUNCTIONS | OF_STACKS).get(done)
+            names = dict(vars(self.listed[rewrite.answer][0]))
+        names |= HELPERS
+        exec(compile(source, rewrite.answer, "exec"), names)  # noqa: S102 (made here)
+        subject = names[tree.name]
+        for change in rewrite.changes:
+            wrapper = (AROUND | OF_FUNCTIONS | OF_STACKS).get(change)
             subject = _wrapped(subject, wrapper) if wrapper else subject
         return subject
 
     def _definition(self, subject: str, answer: str) -> mutants.Definition:
         """Return a copy of the syntax tree of a right answer, without its decorators."""
         if answer == "reference":
-            node = next(
-                own for own in mutants._written(self.exercise, subject) if own.name == subject
-            )
+            definitions = mutants.cell_definitions(self.exercise, subject)
+            node = next(part for part in definitions if part.name == subject)
         else:
             node = self.listed[answer][1]
         node = copy.deepcopy(node)
@@ -384,15 +387,18 @@ class Rewriter:
     def _possible(self, subject: str, answer: str) -> list[str]:
         """Return the possible changes to the text of an answer, and the possible wrappers."""
         node = self._definition(subject, answer)
-        before, found = ast.unparse(node), []
-        for done, change in (TEXTS if "torch" in before else self.texts).items():
-            after = ast.unparse(
-                ast.fix_missing_locations(change.visit(self._definition(subject, answer)))
-            )
-            found += [done] if after != before else []
-        if not isinstance(node, ast.FunctionDef):
-            return [*found, *AROUND]
-        return [*found, *AROUND, *OF_FUNCTIONS, *(OF_STACKS if self.texts is not TEXTS else ())]
+        before = ast.unparse(node)
+        possible = []
+        for name, change in (TEXTS if "torch" in before else self.texts).items():
+            changed = change.visit(self._definition(subject, answer))
+            if ast.unparse(ast.fix_missing_locations(changed)) != before:
+                possible.append(name)
+        possible += AROUND
+        if isinstance(node, ast.FunctionDef):
+            possible += OF_FUNCTIONS
+            if self.texts is not TEXTS:
+                possible += OF_STACKS
+        return possible
 
 
 def _wrapped(subject: Any, wrapper: Wrapper) -> Any:
@@ -419,5 +425,7 @@ def tried(
     """
     rewriter = Rewriter(exercise)
     for rewrite in rewriter.rewrites(subject, most):
-        report = exercise.suite.examine(subject, rewriter.made(rewrite), seed=seed, diagnosis=False)
+        report = exercise.suite.examine(
+            subject, rewriter.build(rewrite), seed=seed, diagnosis=False
+        )
         yield rewrite, answer_trials.lost(report)

@@ -26,7 +26,7 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the lines on which a sentence is an f-string, or lacks a value, with the problem and
     the fix.
     """
-    found: dict[int, str] = {}
+    problems: dict[int, str] = {}
     for scope in _scopes(tree):
         inside = list(_inside(scope))
         written: dict[str, list[ast.expr]] = {}
@@ -34,16 +34,18 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
             for name, value in _assigned(node):
                 written.setdefault(name, []).append(value)
         for call in [node for node in inside if isinstance(node, ast.Call)]:
-            for given in _given(call):
-                for text in _texts(given, written):
-                    if _is_sentence(text):
-                        said = "an f-string cannot be translated; write a Message with its values"
-                        found[text.lineno] = f'{said}: Message("d_k is {{left}}", left=left).'
+            arguments = _sentence_arguments(call)
+            texts = [text for argument in arguments for text in _texts(argument, written)]
+            for text in filter(_is_sentence, texts):
+                problems[text.lineno] = (
+                    "an f-string cannot be translated; write a Message with its values: "
+                    'Message("d_k is {left}", left=left).'
+                )
             if lacks := _lacking(call):
-                found[call.lineno] = (
+                problems[call.lineno] = (
                     f"this message has no value for {{{lacks[0]}}}; add the argument {lacks[0]}=..."
                 )
-    yield from sorted(found.items())
+    yield from sorted(problems.items())
 
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
@@ -68,12 +70,12 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
-            yield from [(ast.unparse(own), value) for own, value in pairs]
+            yield from [(ast.unparse(target_part), value) for target_part, value in pairs]
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
         yield ast.unparse(node.target), node.value
 
 
-def _given(call: ast.Call) -> Iterator[ast.expr]:
+def _sentence_arguments(call: ast.Call) -> Iterator[ast.expr]:
     """Yield the arguments of a call that are sentences."""
     name = ast.unparse(call.func).rpartition(".")[2]
     if name in CALLS or name.startswith("expect"):
@@ -84,21 +86,21 @@ def _given(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _texts(
-    given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3
+    argument: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3
 ) -> Iterator[ast.JoinedStr]:
     """Yield the f-strings that an argument may be, following names that are assigned in the same
     function.
     """
-    if isinstance(given, ast.JoinedStr):
-        yield given
-    elif isinstance(given, ast.Name | ast.Attribute):
-        for value in written.get(ast.unparse(given), []) if deep else []:
+    if isinstance(argument, ast.JoinedStr):
+        yield argument
+    elif isinstance(argument, ast.Name | ast.Attribute):
+        for value in written.get(ast.unparse(argument), []) if deep else []:
             yield from _texts(value, written, deep - 1)
     elif isinstance(
-        given,
+        argument,
         ast.IfExp | ast.BoolOp | ast.BinOp | ast.List | ast.Tuple | ast.NamedExpr | ast.Starred,
     ):
-        for part in ast.iter_child_nodes(given):
+        for part in ast.iter_child_nodes(argument):
             if isinstance(part, ast.expr):
                 yield from _texts(part, written, deep)
 
@@ -115,9 +117,9 @@ def _lacking(call: ast.Call) -> list[str]:
     if name not in MADE or any(word.arg is None for word in call.keywords):
         return []
     templates = [
-        own.value
-        for own in call.args[: 1 + (len(call.args) > 1)]
-        if isinstance(own, ast.Constant) and isinstance(own.value, str)
+        argument.value
+        for argument in call.args[:2]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]
     values = {word.arg for word in call.keywords} | ({"count"} if name == COUNTED else set())
-    return [own for text in templates for own in words.names_in(text) if own not in values]
+    return [name for text in templates for name in words.names_in(text) if name not in values]

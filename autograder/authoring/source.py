@@ -56,9 +56,9 @@ def read(path: Path) -> Notebook:
     taken: set[str] = set()
     for cell, line in zip(notebook.cells, lines(text, notebook), strict=True):
         title = str(cell.metadata.get("title", ""))
-        fault = _fault(cell, title) or (
-            title in taken and f"the title {title!r} is used twice; titles must differ"
-        )
+        fault = _fault(cell, title)
+        if not fault and title in taken:
+            fault = f"the title {title!r} is used twice; titles must differ"
         if fault:
             raise UserError(f"{at(path, line)}: {fault}.")
         cell.metadata = nbformat.from_dict(_metadata(cell, title))
@@ -111,10 +111,11 @@ def _fault(cell: Cell, title: str) -> str:
         )
     graded = call is not None or "points" in options
     if not title:
-        what = "points" if graded else "a solution" if BEGIN in cell.source else ""
+        if not graded and BEGIN not in cell.source:
+            return ""
+        contents = "points" if graded else "a solution"
         return (
-            what
-            and f"this cell has {what} but no title; write a title after # %%, which "
+            f"this cell has {contents} but no title; write a title after # %%, which "
             "becomes its grade_id"
         )
     if not _GRADE_ID.fullmatch(title):
@@ -135,9 +136,11 @@ def _fault(cell: Cell, title: str) -> str:
 
 def _metadata(cell: Cell, title: str) -> dict[str, Any]:
     """Return a cell's metadata for nbgrader: jupytext's, and what follows from the cell."""
-    kept = {name: value for name, value in cell.metadata.items() if name not in ("title", "points")}
+    metadata = {
+        name: value for name, value in cell.metadata.items() if name not in ("title", "points")
+    }
     if not title:
-        return kept
+        return metadata
     call = call_of(cell)
     points = call.points if call else cell.metadata.get("points")
     graded = points is not None
@@ -152,4 +155,4 @@ def _metadata(cell: Cell, title: str) -> dict[str, Any]:
     }
     if graded:
         marks["points"] = points
-    return {**kept, "nbgrader": marks}
+    return {**metadata, "nbgrader": marks}

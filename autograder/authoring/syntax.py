@@ -31,17 +31,17 @@ def faults(path: Path) -> Iterator[tuple[int, str]]:
             name = ast.unparse(decorator)
             call = DECLARED.get(name.rpartition(".")[2])
             if call:
-                said = (
+                problem = (
                     f"@{name} without parentheses declares nothing; write @{name}{call} above "
                     f"{node.name}."
                 )
-                yield decorator.lineno, said
+                yield decorator.lineno, problem
         if path.name in LISTS and node.name in first:
-            said = (
+            problem = (
                 f"{node.name} replaces the one on line {first[node.name]}, which is lost; "
                 "rename one of them."
             )
-            yield node.lineno, said
+            yield node.lineno, problem
         first.setdefault(node.name, node.lineno)
     if path.name == CHECKS:
         yield from sentences.faults(tree)

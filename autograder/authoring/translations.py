@@ -3,7 +3,6 @@ with these.
 """
 
 import ast
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from autograder.authoring.sentences import TRANSLATED as CALLS
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
-from autograder.course.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
+from autograder.course.catalogs import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
 from autograder.course.cells import (
     Notebook,
     is_code,
@@ -39,7 +38,6 @@ PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = (
     "authoring",
     "commands",
-    "corpus",
     "grades/changes.py",
     "grades/report.py",
     "grading/executors.py",
@@ -49,7 +47,7 @@ NOT_SHOWN = (
 CHECK = "commands/student.py"
 GRADERS = ("commands/instructor.py", "grades/changes.py", "grades/report.py")
 """The parts whose texts graders read in their own language; they also read what students do."""
-PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
+PASSED_OVER = re.compile(r"Error$|^Suite$|^StandardChecks$|^compile$")
 """Functions whose texts are not part of feedback, or are found in another way."""
 NOTEBOOK = "NOTEBOOK.ipynb"
 """Replaces the notebook's own name in a text, so that all exercises share the sentence."""
@@ -82,15 +80,15 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
     lines: list[str | None] = list(markdown.split("\n"))
     rows: dict[tuple[int, int], list[str]] = {}
     formulas: list[tuple[int, int, str]] = []
-    place, in_table = (0, 0), False
+    extent, in_table = (0, 0), False
     for token in MarkdownIt("commonmark").enable("table").use(dollarmath_plugin).parse(markdown):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
         if token.map and (token.type == "tr_open" or not in_table):
-            place = token.map[0], token.map[1]
+            extent = token.map[0], token.map[1]
         if token.type == "inline":
-            rows.setdefault(place, []).append(token.content)
+            rows.setdefault(extent, []).append(token.content)
         elif token.type == "html_block" and (summary := _SUMMARY.search(token.content)):
-            rows.setdefault(place, []).append(summary[0])
+            rows.setdefault(extent, []).append(summary[0])
         elif (
             token.type.startswith("math_block")
             and token.map
@@ -98,9 +96,9 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
         ):
             formulas.append((token.map[0], token.map[1], token.content))
     for (first, last), texts in rows.items():
-        given = [" ".join(line.strip() for line in text.splitlines()) for text in texts]
-        changed = [change(text) if has_words(text) else text for text in given]
-        if changed == given:
+        originals = [" ".join(line.strip() for line in text.splitlines()) for text in texts]
+        changed = [change(text) if has_words(text) else text for text in originals]
+        if changed == originals:
             continue
         line = str(lines[first])
         if len(texts) > 1:
@@ -109,6 +107,7 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
             lines[first] = line.replace(texts[0], changed[0])
         else:
             begins = line.index(texts[0].split("\n")[0])
+            # The paragraph becomes one line: the numbers of the lines below stay as they are.
             lines[first:last] = [line[:begins] + changed[0], *[None] * (last - first - 1)]
     for first, last, formula in formulas:
         block = "\n".join(map(str, lines[first:last])).replace(formula, change(formula))
@@ -130,16 +129,18 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         Texts in that language, by the English ones that `of_notebook` returns.
     """
     notebook: Notebook = nbformat.read(released, as_version=4)
-    own = Exercise(released.stem).edition(language).name
+    name = Exercise(released.stem).edition(language).name
 
     def change(text: str) -> str:
         text = text.replace(released.name, NOTEBOOK)
-        return translated.get(text, text).replace(NOTEBOOK, own)
+        return translated.get(text, text).replace(NOTEBOOK, name)
 
-    given = [
+    given_cells = [
         cell for cell in notebook.cells if is_code(cell) and is_locked(cell) and not is_graded(cell)
     ]
-    first = min(given, key=is_skipped, default=None)  # one that is always run, if there is any
+    first = min(
+        given_cells, key=is_skipped, default=None
+    )  # one that is always run, if there is any
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             cell.source = with_texts(cell.source, change)
@@ -154,17 +155,17 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
 
 def of_notebook(folder: Path) -> list[Text]:
     """Return the texts of an exercise's notebook, in its order."""
-    found: list[Text] = []
+    texts: list[Text] = []
 
     def remember(text: str) -> str:
-        found.append(text.replace(f"{folder.name}.ipynb", NOTEBOOK))
+        texts.append(text.replace(f"{folder.name}.ipynb", NOTEBOOK))
         return text
 
     for cell in source.read(folder / f"{folder.name}.py").cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             with_texts(cell.source, remember)
     with_texts(regrade.TEXT, remember)
-    return [*found, *packages.TEXTS]
+    return [*texts, *packages.TEXTS]
 
 
 # The texts of feedback.
@@ -176,44 +177,50 @@ def of_checks(folder: Path) -> list[Text]:
     """
     exercise = loader.load(folder)
     titles = [check.title for check in exercise.suite.checks]
-    wrong = [
-        own
+    sentences = in_python(folder / "checks.py", _SPACE)
+    feedback = [
+        text
         for subject in exercise.subjects
         for module in exercise.answers
-        for own in answers_in(module, "wrong_for", subject)
+        for answer in answers_in(module, "wrong_for", subject)
+        for text in (answer.label, answer.hint)
+        if text
     ]
-    said = [text for own in wrong for text in (own.label, own.hint) if text]
-    return [*exercise.suite.read.values(), *titles, *in_python(folder / "checks.py", _SPACE), *said]
+    return [*exercise.suite.read.values(), *titles, *sentences, *feedback]
 
 
 def of_engine() -> list[Text]:
     """Return the engine's texts for students, in all exercises."""
-    found: list[Text] = []
+    texts: list[Text] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         part = path.relative_to(PACKAGE).as_posix()
         if part == CHECK or not part.startswith(NOT_SHOWN):
-            found += in_python(path, _PLACE)
+            texts += in_python(path, _PLACE)
     for path in sorted((PACKAGE / "feedback").rglob("*.j2")):
-        found += in_template(path)
-    families = {**{label: hint for label, (_, hint) in FAMILIES.items()}, STRETCHED: STRETCHED_HINT}
-    return [*found, *(str(kind) for kind in [*Kind, *Status]), *itertools.chain(*families.items())]
+        texts += in_template(path)
+    texts += map(str, [*Kind, *Status])
+    for label, (_, hint) in FAMILIES.items():
+        texts += [label, hint]
+    return [*texts, STRETCHED, STRETCHED_HINT]
 
 
 def of_graders() -> list[Text]:
     """Return the texts that only graders read: of the table that `grade` prints, and of the
     report.
     """
-    found = [text for part in GRADERS for text in in_python(PACKAGE / part, _PLACE)]
+    texts = [text for part in GRADERS for text in in_python(PACKAGE / part, _PLACE)]
     for path in sorted((PACKAGE / "templates").glob("*.j2")):
-        found += in_template(path)
-    return [*found, *report.texts_of_script()]
+        texts += in_template(path)
+    return [*texts, *report.texts_of_script()]
 
 
 def in_template(path: Path) -> Iterator[Text]:
     """Yield the texts passed to `CALLS` in a template."""
     tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))
-    for _, function, given in extract_from_ast(tree, CALLS):
-        texts = tuple(text for text in (given if isinstance(given, tuple) else (given,)) if text)
+    for _, function, arguments in extract_from_ast(tree, CALLS):
+        if not isinstance(arguments, tuple):
+            arguments = (arguments,)
+        texts = tuple(text for text in arguments if text)
         yield from [texts] if function == COUNTED else texts[:1]
 
 
@@ -225,15 +232,18 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
     error.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: dict[tuple[int, int], Text] = {}
+    texts: dict[tuple[int, int], Text] = {}
     names: set[str] = set()
 
     def add(node: ast.AST) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and has_words(node.value):
-            found[node.lineno, node.col_offset] = node.value
-        elif isinstance(node, ast.IfExp | ast.Dict | ast.BoolOp):
-            for part in [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values:
-                add(part)
+            texts[node.lineno, node.col_offset] = node.value
+        elif isinstance(node, ast.IfExp):
+            add(node.body)
+            add(node.orelse)
+        elif isinstance(node, ast.Dict | ast.BoolOp):
+            for value in node.values:
+                add(value)
 
     calls = [
         node
@@ -252,13 +262,14 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
     for node in _sentences(tree):
         if sign.search(str(node.value)):
             add(node)
-    for one, many, *_ in (
-        call.args for call in calls if _called(call) == COUNTED and len(call.args) > 1
-    ):
-        if isinstance(one, ast.Constant) and isinstance(many, ast.Constant):
-            found[one.lineno, one.col_offset] = str(one.value), str(many.value)
-            found.pop((many.lineno, many.col_offset), None)
-    return [found[place] for place in sorted(found)]
+    for call in calls:
+        if _called(call) != COUNTED or len(call.args) < 2:
+            continue
+        singular, plural = call.args[:2]
+        if isinstance(singular, ast.Constant) and isinstance(plural, ast.Constant):
+            texts[singular.lineno, singular.col_offset] = str(singular.value), str(plural.value)
+            texts.pop((plural.lineno, plural.col_offset), None)
+    return [texts[position] for position in sorted(texts)]
 
 
 def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
@@ -281,13 +292,13 @@ def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
         for loop in inside:
             if isinstance(loop, ast.For | ast.comprehension):
                 targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-                for place, target in enumerate(targets):
+                for index, target in enumerate(targets):
                     if ast.unparse(target) in names:
-                        yield from _gone_through(loop.iter, written, place)
+                        yield from _loop_values(loop.iter, written, index)
 
 
-def _gone_through(
-    values: ast.AST, written: dict[str, ast.expr | None], place: int
+def _loop_values(
+    values: ast.AST, written: dict[str, ast.expr | None], index: int
 ) -> Iterator[ast.AST]:
     """Yield the literal values that a loop assigns to one of its targets."""
     if (
@@ -296,12 +307,12 @@ def _gone_through(
         and values.func.attr == "items"
     ):
         values = values.func.value
-    known = written.get(ast.unparse(values)) or values
-    if isinstance(known, ast.Dict):
-        yield from filter(None, known.values if place else known.keys)
-    elif isinstance(known, ast.Tuple | ast.List):
-        for own in known.elts:
-            yield own.elts[place] if isinstance(own, ast.Tuple) else own
+    literal = written.get(ast.unparse(values)) or values
+    if isinstance(literal, ast.Dict):
+        yield from filter(None, literal.values if index else literal.keys)
+    elif isinstance(literal, ast.Tuple | ast.List):
+        for element in literal.elts:
+            yield element.elts[index] if isinstance(element, ast.Tuple) else element
 
 
 def _called(call: ast.Call) -> str:
@@ -331,24 +342,28 @@ def texts(root: Path) -> dict[str, list[Text]]:
     A text is in one catalog of each kind: in the engine's if the engine has it, in the shared one
     if several exercises have it.
     """
-    found: dict[str, list[Text]] = {}
+    catalogs: dict[str, list[Text]] = {}
     kinds: tuple[tuple[str, list[Text], Callable[[Path], list[Text]]], ...]
     kinds = (EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)
-    for kind, engine, of in kinds:
-        of_each = {folder.name: dict.fromkeys(of(folder)) for folder in loader.folders(root)}
-        count = Counter(text for given in of_each.values() for text in given)
-        said = dict.fromkeys(engine)
-        for name, given in of_each.items():
-            found[f"{kind}/{name}"] = [
-                text for text in given if count[text] == 1 and text not in said
+    for kind, engine, extract in kinds:
+        by_exercise = {
+            folder.name: dict.fromkeys(extract(folder)) for folder in loader.folders(root)
+        }
+        count = Counter(text for own_texts in by_exercise.values() for text in own_texts)
+        engine_texts = dict.fromkeys(engine)
+        for name, own_texts in by_exercise.items():
+            catalogs[f"{kind}/{name}"] = [
+                text for text in own_texts if count[text] == 1 and text not in engine_texts
             ]
-        found[f"{kind}/{SHARED}"] = [text for text in count if count[text] > 1 and text not in said]
-        if said:
-            found[f"{kind}/{ENGINE}"] = list(said)
-            others = {text for given in of_each.values() for text in given}
-            found[f"{kind}/{GRADER}"] = [
+        catalogs[f"{kind}/{SHARED}"] = [
+            text for text in count if count[text] > 1 and text not in engine_texts
+        ]
+        if engine_texts:
+            catalogs[f"{kind}/{ENGINE}"] = list(engine_texts)
+            others = {text for own_texts in by_exercise.values() for text in own_texts}
+            catalogs[f"{kind}/{GRADER}"] = [
                 text
                 for text in dict.fromkeys(of_graders())
-                if text not in said and text not in others
+                if text not in engine_texts and text not in others
             ]
-    return found
+    return catalogs

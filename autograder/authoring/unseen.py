@@ -36,7 +36,7 @@ class Unseen:
 
 
 @dataclass
-class Told:
+class Result:
     """The result for an `Unseen`: the share of the function's points that it lost, and the first
     feedback.
 
@@ -61,16 +61,20 @@ def answers(name: str) -> list[Unseen]:
     """Return the answers to an exercise."""
     path = FOLDER / f"{name}.py"
     parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
-    found: list[Unseen] = []
+    written: list[Unseen] = []
     for kind, subject, about, cell in zip(*(parts[at::4] for at in range(1, 5)), strict=True):
         cell = cell.strip()
         if cell.startswith(AS):
             like, *changes = cell.removeprefix(AS).split("\n# @@\n")
-            (cell,) = (own.cell for own in found if (own.subject, own.about) == (subject, like))
+            (cell,) = (
+                earlier.cell
+                for earlier in written
+                if earlier.subject == subject and earlier.about == like
+            )
             for change in changes:
                 cell = _changed(cell, change.split("\n"))
-        found.append(Unseen(kind, subject, about, cell))
-    return found
+        written.append(Unseen(kind, subject, about, cell))
+    return written
 
 
 def _changed(cell: str, change: list[str]) -> str:
@@ -96,21 +100,21 @@ def as_written(exercise: loader.Loaded) -> dict[str, Any]:
 def define(source: str, names: dict[str, Any]) -> None:
     """Run a cell's text, so that `names` has what it defines."""
     file = f"<cell {len(linecache.cache)}>"
-    # Triton reads kernels there
+    # Triton reads the text of kernels there.
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
 
 
-def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
+def results(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Result]:
     """Yield the results for the answers to an exercise: for each right one, and for every
     `every`-th wrong one.
     """
     exercise = loader.load(folder)
     names = as_written(exercise)
     before = dict(names)
-    found = answers(folder.name)
-    wrong = [answer for answer in found if answer.kind == "wrong"][::every]
-    for answer in [*wrong, *(answer for answer in found if answer.kind == "right")]:
+    written = answers(folder.name)
+    wrong = [answer for answer in written if answer.kind == "wrong"][::every]
+    for answer in [*wrong, *(answer for answer in written if answer.kind == "right")]:
         names.clear()  # and not another dict: this one is what functions of the notebook look into
         names.update(before)
         define(answer.cell, names)
@@ -121,10 +125,11 @@ def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
         )
         first = next((result for result in report.results if result.status.does_not_hold), None)
         if first is None:
-            yield Told(answer, lost, "", "")
+            yield Result(answer, lost, "", "")
         elif first.cause or first.relation:
-            said = f"{first.label}. {first.hint}" if first.cause else str(first.relation)
-            yield Told(answer, lost, "cause" if first.cause else "relation", said, labels)
+            text = f"{first.label}. {first.hint}" if first.cause else str(first.relation)
+            why = "cause" if first.cause else "relation"
+            yield Result(answer, lost, why, text, labels)
         else:
             why = "words" if first.raised or first.explained else "nothing"
-            yield Told(answer, lost, why, str(first.message), labels)
+            yield Result(answer, lost, why, str(first.message), labels)

@@ -10,7 +10,6 @@ The record of a release here is `_build/released/NN-name.json`, which is not tra
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring import published
-from autograder.checking import machine
-from autograder.course import archive, catalogues
+from autograder.checking import files, machine
+from autograder.course import archive, catalogs
 from autograder.course.config import CONFIG, Course, Exercise
 from autograder.course.seeds import digest_of
 
@@ -64,7 +63,7 @@ def state(folder: Path) -> dict[str, str]:
     # a build, +cpu, does not matter
     versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}
     return {
-        "exercise": _digest([folder], without=_made(folder)),
+        "exercise": _digest([folder], without=_products(folder)),
         "runtime": _digest([archive.RUNTIME]),
         "tools": _digest(TOOLS),
         **versions,
@@ -85,15 +84,15 @@ def read(folder: Path) -> dict[str, Function] | None:
     A record that cannot be read, or that was edited by hand, is not valid.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        kept = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        expected = {**state(folder), "record": _seal(kept["not verified"], kept["functions"])}
-        if kept["verified"] == expected and all(map(machine.lacks, kept["not verified"])):
-            return {name: _function(entry) for name, entry in kept["functions"].items()}
+        record = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        expected = {**state(folder), "record": _seal(record["not verified"], record["functions"])}
+        if record["verified"] == expected and all(map(machine.lacks, record["not verified"])):
+            return {name: _function(entry) for name, entry in record["functions"].items()}
     return None
 
 
 def write(
-    folder: Path, verified: dict[str, str], left_out: Iterable[str], found: dict[str, Function]
+    folder: Path, verified: dict[str, str], left_out: Iterable[str], results: dict[str, Function]
 ) -> None:
     """Record that an exercise was verified.
 
@@ -111,11 +110,11 @@ def write(
     """
     functions = {
         name: {
-            "wrong": {answer: " ".join(failed) for answer, failed in own.wrong.items()},
-            "unrecognised": own.unrecognised,
-            "right": own.right,
+            "wrong": {answer: " ".join(failed) for answer, failed in function.wrong.items()},
+            "unrecognised": function.unrecognised,
+            "right": function.right,
         }
-        for name, own in found.items()
+        for name, function in results.items()
     }
     without = sorted(left_out)
     record = {
@@ -123,7 +122,7 @@ def write(
         "not verified": without,
         "functions": functions,
     }
-    _replace(folder / NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    files.write(folder / NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def _function(entry: dict[str, Any]) -> Function:
@@ -156,7 +155,7 @@ def note_release(course: Course, exercise: Exercise) -> None:
     """Record that an exercise was released in its present state."""
     note = _note(course, exercise)
     note.parent.mkdir(parents=True, exist_ok=True)
-    _replace(note, json.dumps(_built(course, exercise)))
+    files.write(note, json.dumps(_built(course, exercise)))
 
 
 def _note(course: Course, exercise: Exercise) -> Path:
@@ -173,21 +172,21 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
         HERE / "packages.py",
         HERE / "published.py",
         HERE / "translations.py",
-        Path(catalogues.__file__),
+        Path(catalogs.__file__),
         published.TEMPLATE,
         Path(archive.__file__),
     ]
-    made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
-    made_from = [
+    products = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
+    sources = [
         exercise.solution,
         archive.RUNTIME,
         course.root / CONFIG,
         *tools,
-        *catalogues.files(course.root),
+        *catalogs.files(course.root),
     ]
     return {
-        "from": _digest(made_from, without=_made(exercise.solution)),
-        "made": _digest([exercise.released, *made]),
+        "from": _digest(sources, without=_products(exercise.solution)),
+        "made": _digest([exercise.released, *products]),
         "gradebook": str(course.gradebook.exists()),
         "site": published.site(course.root),
     }
@@ -196,32 +195,21 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
 # What both use.
 
 
-def _made(folder: Path) -> list[Path]:
-    """Return the files in an author's folder that are made from the rest, or are only about
-    mutants.
-    """
-    names = (NAME, f"{folder.name}.ipynb", archive.NAME, f"{archive.NAME}.part", "equal.toml")
+def _products(folder: Path) -> list[Path]:
+    """Return the files in an author's folder that are made from the rest."""
+    names = (NAME, f"{folder.name}.ipynb", archive.NAME, f"{archive.NAME}.part")
     return [folder / name for name in names]
 
 
-def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
+def _digest(paths: Sequence[Path], without: Sequence[Path] = ()) -> str:
     """Return a digest of files and of the contents of folders; git's line endings on this system
     do not matter.
     """
     parts = []
-    for place in places:
-        for path in sorted(place.rglob("*"), key=Path.as_posix) if place.is_dir() else [place]:
-            name = path.relative_to(place.parent)
+    for root in paths:
+        for path in sorted(root.rglob("*"), key=Path.as_posix) if root.is_dir() else [root]:
+            name = path.relative_to(root.parent)
             hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
             if path.is_file() and path not in without and not hidden:
                 parts += [name.as_posix().encode(), path.read_bytes().replace(b"\r\n", b"\n")]
     return digest_of(*parts)[:DIGITS]
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file in one step: concurrent readers get the old one, and two writers do not
-    mix.
-    """
-    building = path.with_name(f".{path.name}.{os.getpid()}")
-    building.write_text(text, encoding="utf-8", newline="\n")
-    building.replace(path)

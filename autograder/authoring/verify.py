@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import itertools
 import multiprocessing
 import os
 import traceback
@@ -43,14 +44,14 @@ def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(len(exercises), cores.count()), mp_context=spawn) as pool:
         # The later ones take longest, and begin first: no core is left with one at the end.
-        begun = {
+        futures = {
             pool.submit(fault, exercise.solution): exercise for exercise in reversed(exercises)
         }
-        # nbgrader takes seconds to load, and is needed next
+        # nbgrader takes seconds to load, and is needed next.
         importlib.import_module("autograder.authoring.release")
-        for done in as_completed(begun):
+        for future in as_completed(futures):
             try:
-                yield begun[done], done.result()
+                yield futures[future], future.result()
             except BrokenProcessPool:
                 names = ", ".join(exercise.name for exercise in exercises)
                 raise UserError(
@@ -82,18 +83,18 @@ def _verify(folder: Path) -> None:
     settings = Settings.read(folder)
     for name in [*MODULES, *(name for name in FURTHER if (folder / name).exists())]:
         _can_be_read(folder / name)
-        for line, said in syntax.faults(folder / name):
-            raise UserError(f"{_short(folder / name, line)}: {said}")
+        for line, problem in syntax.faults(folder / name):
+            raise UserError(f"{_short(folder / name, line)}: {problem}")
     exercise = _loaded(folder)
     _speak_of_the_same(exercise)
     _says_what_it_needs(exercise, settings)
     # Checks that need what this machine lacks are left out, and `release` says so.
     _solution_earns_all(exercise)
-    found = []
+    trials = []
     for subject in exercise.subjects:
-        found.append(answer_trials.tried(exercise, subject))
-        _listed_answers_do_what_they_should(exercise, found[-1])
-    verified.write(folder, state, *answer_trials.to_record(exercise, found))
+        trials.append(answer_trials.tried(exercise, subject))
+        _listed_answers_do_what_they_should(exercise, trials[-1])
+    verified.write(folder, state, *answer_trials.to_record(exercise, trials))
 
 
 def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
@@ -102,8 +103,9 @@ def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
     """
     for check in exercise.suite.checks:
         if check.on == "gpu" and not settings.gpu:
+            where = _location(exercise.folder / "checks.py", check)
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a "
+                f"{where}: the check {check.__name__} needs a "
                 "GPU, but submissions of this exercise do not get one; write gpu = true in its "
                 "exercise.toml."
             )
@@ -111,8 +113,8 @@ def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
 
 def _short(path: Path, line: int | None = None) -> str:
     """Return a place in a file for authors: `solutions/01-qkv/checks.py:12`."""
-    place = str(Path(*path.parts[-3:]))
-    return place if line is None else f"{place}:{line}"
+    path_in_course = str(Path(*path.parts[-3:]))
+    return path_in_course if line is None else f"{path_in_course}:{line}"
 
 
 def _can_be_read(path: Path) -> None:
@@ -150,9 +152,9 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     path = exercise.folder / f"{exercise.folder.name}.py"
     lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
     cells = list(zip(exercise.notebook.cells, lines, strict=True))
-    written, given = _defined_in(cells, own=True), _defined_in(cells, own=False)
-    _checks_have_functions(exercise, path, written, given)
-    _checks_are_run(exercise, path, cells, _checked_by_cells(exercise, path, cells, written, given))
+    answers, given = _defined_in(cells, answers=True), _defined_in(cells, answers=False)
+    _checks_have_functions(exercise, path, answers, given)
+    _checks_are_run(exercise, path, cells, _checked_by_cells(exercise, path, cells, answers, given))
     _are_worth_points(exercise)
     _answers_have_checks(exercise)
 
@@ -163,7 +165,7 @@ def _checks_have_functions(
     for check in exercise.suite.checks:
         if check.subject not in written | given:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: {check.__name__} checks "
+                f"{_location(exercise.folder / 'checks.py', check)}: {check.__name__} checks "
                 f"{check.subject!r}, its first argument, but no cell of {path.name} defines that; "
                 f"the cells define: {', '.join(written) or 'nothing'}."
             )
@@ -220,7 +222,7 @@ def _checks_are_run(
     for check in exercise.suite.checks:
         if check.subject not in run:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: no check cell runs the check "
+                f"{_location(exercise.folder / 'checks.py', check)}: no check cell runs the check "
                 f"{check.__name__}; "
                 f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
             )
@@ -228,11 +230,11 @@ def _checks_are_run(
 
 def _are_worth_points(exercise: "loader.Loaded") -> None:
     for tested in exercise.subjects:
-        own = exercise.suite.of(tested)
-        if not any(check.weight for check in own):
+        checks = exercise.suite.checks_of(tested)
+        if not any(check.weight for check in checks):
+            where = _location(exercise.folder / "checks.py", checks[0])
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', own[0])}: no check of {tested} is worth "
-                "points; give one of them a weight above 0."
+                f"{where}: no check of {tested} is worth points; give one of them a weight above 0."
             )
 
 
@@ -241,34 +243,34 @@ def _answers_have_checks(exercise: "loader.Loaded") -> None:
     from autograder.checking.answers import answers_in
 
     folder, subjects = exercise.folder, exercise.subjects
-    for answer in (answer for module in exercise.answers for answer in vars(module).values()):
+    for answer in [answer for module in exercise.answers for answer in vars(module).values()]:
         subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
         if isinstance(subject, str) and subject not in subjects:
+            where = _answer_location(folder, answer)
             raise UserError(
-                f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which "
+                f"{where}: {answer.__name__} is listed for {subject}, which "
                 f"has no checks; there are checks for: {', '.join(subjects)}."
             )
     for tested in subjects:
-        for wrong in (
-            own for module in exercise.answers for own in answers_in(module, "wrong_for", tested)
-        ):
+        listed = [answers_in(module, "wrong_for", tested) for module in exercise.answers]
+        for wrong in itertools.chain(*listed):
             if not wrong.hint.strip():
                 raise UserError(
-                    f"{_where_of(folder, wrong)}: {_called(wrong)} has no hint; "
+                    f"{_answer_location(folder, wrong)}: {_called(wrong)} has no hint; "
                     'write hint="...", which says what the code does and what to look at.'
                 )
 
 
-def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
+def _defined_in(cells: Sequence[tuple[Any, int]], answers: bool) -> dict[str, int]:
     """Return the names that students' own cells define, or that the given cells do, each with
     its cell's line.
     """
     from autograder.course import imports
     from autograder.course.cells import is_answer, is_code
 
-    found: dict[str, int] = {}
+    names: dict[str, int] = {}
     for cell, line in cells:
-        if is_code(cell) and is_answer(cell) == own:
+        if is_code(cell) and is_answer(cell) == answers:
             body = imports.parsed(cell.source).body
             assigned = {
                 target.id: line
@@ -277,8 +279,8 @@ def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
                 for target in node.targets
                 if isinstance(target, ast.Name)
             }
-            found |= dict.fromkeys(_defined(cell.source), line) | assigned
-    return found
+            names |= dict.fromkeys(_defined(cell.source), line) | assigned
+    return names
 
 
 def _called(answer: Any) -> str:
@@ -303,7 +305,7 @@ def _defined(code: str) -> list[str]:
     ]
 
 
-def _of(path: Path, declared: Any) -> str:
+def _location(path: Path, declared: Any) -> str:
     """Return where a check or a listed answer is declared, if it is in this file."""
     with contextlib.suppress(OSError, TypeError):
         if inspect.getsourcefile(declared) == str(path):
@@ -311,12 +313,12 @@ def _of(path: Path, declared: Any) -> str:
     return _short(path)
 
 
-def _where_of(folder: Path, answer: Any) -> str:
+def _answer_location(folder: Path, answer: Any) -> str:
     """Return where a listed answer is declared; for a member of a family, where the family's
     right answer is.
     """
     answer = getattr(answer, "made_from", answer)
-    return _of(folder / f"{answer.__module__}.py", answer)
+    return _location(folder / f"{answer.__module__}.py", answer)
 
 
 class _Author:
@@ -355,25 +357,25 @@ class _Lost(Exception):
     """A solution or right answer did not earn all points."""
 
 
-def _earns_all(report: "Report", what: str) -> None:
+def _earns_all(report: "Report", description: str) -> None:
     from autograder.authoring import answer_trials
 
     if said := answer_trials.lost(report):
-        raise _Lost(f"{what} {said}")
+        raise _Lost(f"{description} {said}")
 
 
 def _solution_earns_all(exercise: "loader.Loaded") -> None:
     from autograder.authoring import answer_trials
-    from autograder.checking import placed
+    from autograder.checking import use_host
 
     path = exercise.folder / f"{exercise.folder.name}.py"
-    place = _Author(exercise.suite, answer_trials.SEEDS)
-    with _quiet(exercise.folder, "running it"), placed(place):
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)  # noqa: S102 (an author's own text)
+    host = _Author(exercise.suite, answer_trials.SEEDS)
+    with _quiet(exercise.folder, "running it"), use_host(host):
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), host.names)  # noqa: S102 (an author's own text)
 
 
 def _listed_answers_do_what_they_should(
-    exercise: "loader.Loaded", found: "answer_trials.Tried"
+    exercise: "loader.Loaded", trial: "answer_trials.Tried"
 ) -> None:
     from autograder.checking import machine
 
@@ -381,31 +383,32 @@ def _listed_answers_do_what_they_should(
     answers = {
         answer.__name__: answer
         for kind in ("wrong_for", "right_for")
-        for answer in suite.listed(kind, found.subject)
+        for answer in suite.listed(kind, trial.subject)
     }
     fix = "add a check that it fails, or take it off the list"
-    if any(machine.lacks(check.on) for check in suite.of(found.subject)):
+    if any(machine.lacks(check.on) for check in suite.checks_of(trial.subject)):
         fix += ', or give it on="gpu" if only a GPU shows it'
-    for wrong in found.wrong:
-        own = answers[wrong.name]
+    for wrong in trial.wrong:
+        answer = answers[wrong.name]
+        where = _answer_location(folder, answer)
         if wrong.passes:
-            how = fix.replace("take it off the list", f'leave it out with but=["{wrong.label}"]')
+            its_fix = fix
+            if hasattr(answer, "made_from"):
+                leave_out = f'leave it out with but=["{wrong.label}"]'
+                its_fix = fix.replace("take it off the list", leave_out)
             raise UserError(
-                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer but passes "
-                f"every check of {found.subject} (seed {wrong.passes[0]}); "
-                f"{how if hasattr(own, 'made_from') else fix}."
+                f"{where}: {_called(answer)} is listed as a wrong answer but passes "
+                f"every check of {trial.subject} (seed {wrong.passes[0]}); {its_fix}."
             )
         if wrong.slip:
             raise UserError(
-                f"{_where_of(folder, own)}: {_called(own)} is only caught by a slip, {wrong.slip}; "
+                f"{where}: {_called(answer)} is only caught by a slip, {wrong.slip}; "
                 "fix that, so that the checks find its mistake instead."
             )
-    for right in found.right:
+    for right in trial.right:
         if right.lost:
-            raise UserError(
-                f"{_where_of(folder, answers[right.name])}: the right answer "
-                f"{right.name} {right.lost}"
-            )
+            where = _answer_location(folder, answers[right.name])
+            raise UserError(f"{where}: the right answer {right.name} {right.lost}")
 
 
 @contextlib.contextmanager
@@ -421,10 +424,10 @@ def _quiet(folder: Path, doing: str) -> Iterator[None]:
     except BaseException as error:  # a script may also exit
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [frame for frame in frames if Path(frame.filename).parent == folder]
-        place = _short(Path(theirs[-1].filename), theirs[-1].lineno) if theirs else _short(folder)
-        said = (
-            str(error)
-            if isinstance(error, _Lost)
-            else f"{doing} ended in {type(error).__name__}: {error}"
+        location = (
+            _short(Path(theirs[-1].filename), theirs[-1].lineno) if theirs else _short(folder)
         )
-        raise UserError(f"{place}: {said}") from None
+        message = str(error)
+        if not isinstance(error, _Lost):
+            message = f"{doing} ended in {type(error).__name__}: {error}"
+        raise UserError(f"{location}: {message}") from None

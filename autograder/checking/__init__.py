@@ -8,7 +8,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 import sys
 
 from . import answer_parts, diagnosis, kernels, machine, relations, show, subject, suite, words  # noqa: F401
-from .answers import COMMON, families, misconception, right
+from .answers import COMMON, families, misconception, misconception_of_each, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
     REPEATED,
@@ -32,14 +32,16 @@ from .memory import expect_held
 from .module_state import left_as_it_was
 from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
+from .standard import StandardChecks
 from .subject import Subject
-from .suite import Suite, placed
+from .suite import Suite, use_host
 from .sums import as_sum, counts_in
 from .words import Message
 
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "files.py",
     "guidance.py",
     "helpers.py",
     "mismatch.py",
@@ -69,6 +71,7 @@ __all__ = [
     "Module",
     "Report",
     "Result",
+    "StandardChecks",
     "Status",
     "Subject",
     "Suite",
@@ -96,11 +99,12 @@ __all__ = [
     "kernels",
     "left_as_it_was",
     "misconception",
+    "misconception_of_each",
     "noncontiguous",
-    "placed",
     "read_only",
     "right",
     "told_by",
+    "use_host",
 ]
 
 # An exercise's archive has this package by its short name, and its files import it so. In the

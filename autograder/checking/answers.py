@@ -44,6 +44,26 @@ def misconception(
     return declare
 
 
+def misconception_of_each(*kinds: type) -> Callable[..., Callable[[type], type]]:
+    """Return a decorator like `misconception` for a class whose methods are a mistake that each of
+    these right classes can have: a subclass of both is listed for each of them.
+    """
+
+    def decorator(label: str, hint: str) -> Callable[[type], type]:
+        def declare(mistake: Any) -> type:
+            mistake.families = [
+                misconception(kind.__name__, label, hint)(
+                    type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
+                )
+                for kind in kinds
+            ]
+            return mistake  # type: ignore[no-any-return]
+
+        return declare
+
+    return decorator
+
+
 def right(subject: str) -> Callable[[Any], Any]:
     """Declare a right answer for `subject` that is written differently from ours."""
 
@@ -97,9 +117,8 @@ def families(
             raise ValueError(
                 f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}"
             )
-    unused = [label for label in [*but, *hints] if label not in chosen] + [
-        label for label in hints if label in but
-    ]
+    unused = [label for label in [*but, *hints] if label not in chosen]
+    unused += [label for label in hints if label in but]
     if unused:
         raise ValueError(
             f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway"
@@ -126,9 +145,9 @@ def answers_in(module: ModuleType, kind: str, subject: str) -> list[Any]:
 
     `kind` is `wrong_for` or `right_for`.
     """
-    spelt = list(vars(module).values())
-    members = [member for answer in spelt for member in _declared(answer, "families", ())]
-    return [answer for answer in [*spelt, *members] if _declared(answer, kind) == subject]
+    answers = list(vars(module).values())
+    members = [member for answer in answers for member in _declared(answer, "families", ())]
+    return [answer for answer in [*answers, *members] if _declared(answer, kind) == subject]
 
 
 def _declared(answer: Any, name: str, missing: Any = None) -> Any:
@@ -195,9 +214,8 @@ def _arguments(change: Callable[[Any], Any]) -> Mistake:
     """
 
     def mistaken(answer: Any, *arguments: Any) -> Any:
-        return answer(
-            *[change(argument) if _is_array(argument) else argument for argument in arguments]
-        )
+        changed = [change(value) if _is_array(value) else value for value in arguments]
+        return answer(*changed)
 
     return mistaken
 
@@ -216,12 +234,11 @@ def _two_axes_only(answer: Any, *arguments: Any) -> Any:
 
 
 def _in_float64(answer: Any, *arguments: Any) -> Any:
-    in_float64 = _arguments(
-        lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument
-    )
-    return _parts(lambda part: _converted(part, "float64"))(
-        lambda *given: in_float64(answer, *given), *arguments
-    )
+    def in_float64(array: Any) -> Any:
+        return _converted(array, "float64") if _is_floating(array) else array
+
+    computed_in_float64 = functools.partial(_arguments(in_float64), answer)
+    return _parts(lambda part: _converted(part, "float64"))(computed_in_float64, *arguments)
 
 
 def _written_into_an_argument(answer: Any, *arguments: Any) -> Any:
@@ -235,19 +252,20 @@ def _written_into_an_argument(answer: Any, *arguments: Any) -> Any:
 
 def _stretched(shapes: str) -> Mistake:
     """Return the mistake of stretching a size of 1, for arguments with these last axes."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for at, axes in enumerate(shapes.split(",")):
+    # for each name of a size, the axes that have it: the argument's number, and the axis
+    shared_axes: dict[str, list[tuple[int, int]]] = {}
+    for number, axes in enumerate(shapes.split(",")):
         for back, size in enumerate(reversed(axes.split()), 1):
-            places.setdefault(size, []).append((at, -back))
+            shared_axes.setdefault(size, []).append((number, -back))
 
-    def mistaken(answer: Any, *given: Any) -> Any:
-        arguments = list(given)
-        for shared in places.values():
-            most = max(arguments[at].shape[axis] for at, axis in shared)
-            for at, axis in shared:
-                if arguments[at].shape[axis] == 1:
-                    arguments[at] = np.repeat(arguments[at], most, axis)
-        return answer(*arguments)
+    def mistaken(answer: Any, *arguments: Any) -> Any:
+        changed = list(arguments)
+        for shared in shared_axes.values():
+            largest = max(changed[number].shape[axis] for number, axis in shared)
+            for number, axis in shared:
+                if changed[number].shape[axis] == 1:
+                    changed[number] = np.repeat(changed[number], largest, axis)
+        return answer(*changed)
 
     return mistaken
 

@@ -23,7 +23,7 @@ from .expect import (
     as_row,
     is_module,
     lives_elsewhere,
-    said,
+    text_of_error,
 )
 from .mismatch import Mismatch
 from .relations import relate, single
@@ -103,12 +103,11 @@ class Diagnosis:
         attempt: Callable[[Check, Any, int], Attempt] | None = None,
         relate: Callable[[Mismatch, Callable[[], list[Mismatch]]], str | Message] = relate,
     ):
-        self._attempt, self._relate = attempt, relate
+        self._attempt = attempt
+        self._relate = relate
         self.without: Collection[Any] = ()
-        self._first_call, self._first_answer = (
-            functools.cache(_first_call),
-            functools.cache(_first_answer),
-        )
+        self._first_call = functools.cache(_first_call)
+        self._first_answer = functools.cache(_first_answer)
 
     def findings(
         self,
@@ -137,67 +136,64 @@ class Diagnosis:
         plain : callable, optional
             Returns what the function should, quickly, where right answers are slow.
         """
-        again = functools.cache(lambda check, other: attempt(check, function, other))
-        named = dict(self._causes(checks, function, attempts, wrong_answers, seed, again))
-        yield from named.items()
-        answer = plain or own_answer(right_answers)
-        failed = [
-            check
-            for check in checks
-            if check.__name__ in attempts and attempts[check.__name__].failure
-        ]
-        causes = {wrong.__name__: wrong for wrong in wrong_answers}
-        graded = [check.__name__ for check in failed if check.weight and check.__name__ in named]
-        for check in [check for check in failed if check.__name__ not in named]:
+        redraw = functools.cache(lambda check, other: attempt(check, function, other))
+        causes = dict(self._causes(checks, function, attempts, wrong_answers, seed, redraw))
+        yield from causes.items()
+        run = [check for check in checks if check.__name__ in attempts]
+        failed = [check for check in run if attempts[check.__name__].failure]
+        answers = {wrong.__name__: wrong for wrong in wrong_answers}
+        # For each graded check with a cause, the listed answer that is the cause.
+        named = {
+            check.__name__: answers[causes[check.__name__].cause]
+            for check in failed
+            if check.weight and check.__name__ in causes
+        }
+        answer = plain or reference_answer(right_answers)
+        for check in failed:
             name = check.__name__
-            fails_as = None if check.on else _way_to_fail(attempts[name])
-            same = (
-                one
-                for one in graded
-                if fails_as and _fails_as(check, causes[named[one].cause]) == fails_as
-            )
-            if follows := next(same, ""):
+            if name in causes:
+                continue
+            if follows := _followed(check, attempts[name], named):
                 yield name, Finding(follows=follows)
-            else:
-                quick = plain is not None or not check.on
-                yield (
-                    name,
-                    Finding(
-                        relation=self._relation(check, attempts[name], answer, seed, quick, again)
-                    ),
-                )
+                continue
+            quick = plain is not None or not check.on
+            relation = self._relation(check, attempts[name], answer, seed, quick, redraw)
+            yield name, Finding(relation=relation)
 
     def _relation(
         self,
         check: Check,
-        made: Attempt,
+        observed: Attempt,
         answer: Any,
         seed: int,
         quick: bool,
-        again: Callable[..., Attempt],
+        redraw: Callable[..., Attempt],
     ) -> str | Message:
         """Return a relation between the result and the expected one in a failed check, if other
         draws agree; else "".
 
         Right answers for kernels are kernels themselves, and without a GPU too slow to call a
-        hundred times: `quick` tells whether this one is fast enough. `again` runs the check in
+        hundred times: `quick` says whether this one is fast enough. `redraw` runs the check in
         another draw.
         """
-        if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
+        failure = observed.failure
+        if failure is not None and failure.raised:  # there are no numbers to compare
             return ""
-        if made.failure is not None and made.failure.relation:  # found by the check itself
-            return made.failure.relation
-        # without, the same in each draw
-        if made.seconds > QUICK or not any(call.arguments for call in made.calls):
+        if failure is not None and failure.relation:  # the check itself found one
+            return failure.relation
+        if observed.seconds > QUICK or _is_same_in_each_draw(observed):
             return ""
-        if quick and answer is not None and _forward_is_wrong(check, made, answer, seed):
+        if quick and answer is not None and _forward_is_wrong(check, observed, answer, seed):
             return Message(FORWARD_IS_WRONG)
 
-        first = _mismatch(check, made, answer, seed, quick)
+        first = _mismatch(check, observed, answer, seed, quick)
 
         def mismatches() -> list[Mismatch]:
-            others = _within(again, check, len(OTHER_SEEDS) if single(first) else FOR_A_RELATION)
-            return [_mismatch(check, came, answer, other, quick) for other, came in others]
+            draws = len(OTHER_SEEDS) if single(first) else FOR_A_RELATION
+            return [
+                _mismatch(check, redrawn, answer, other, quick)
+                for other, redrawn in _within(redraw, check, draws)
+            ]
 
         return self._relate(first, mismatches)
 
@@ -208,85 +204,85 @@ class Diagnosis:
         attempts: Mapping[str, Attempt],
         wrong_answers: Sequence[Any],
         seed: int,
-        again: Callable[[Check, int], Attempt],
+        redraw: Callable[[Check, int], Attempt],
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this
         function did.
 
-        Other draws have to confirm it. Where a check came to less than two numbers, such as an
-        error, one number, or the same one everywhere, many mistakes come to that. Then either more
+        Other draws have to confirm it. Where a check's result is fewer than two numbers, such as an
+        error, one number, or the same one everywhere, many mistakes lead to it. Then either more
         draws, with different numbers, confirm it; or it behaves alike in all the other checks and
         gets the same message, and the usual draws confirm it.
         """
         candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
-        wanted = [wrong for wrong in wrong_answers if wrong not in self.without]
-        if not candidates.find(wanted):
+        if not candidates.find([wrong for wrong in wrong_answers if wrong not in self.without]):
             return
         for check in candidates.failed:
-            made = attempts[check.__name__]
+            observed = attempts[check.__name__]
             for wrong in candidates.best_first(check):
                 if wrong is function:  # a listed answer is asked about itself
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
                 if candidates.contradicted(wrong):
                     break  # those that follow explain less
-                enough = not says_little(made.calls) or (
-                    candidates.explains_all(wrong) and _said_alike(check, wrong, seed, made)
+                enough = not says_little(observed.calls) or (
+                    candidates.explains_all(wrong) and _same_message(check, wrong, seed, observed)
                 )
-                confirmed = self._alike_again if enough else self._alike_in_many
-                if confirmed(check, wrong, made, again):
+                is_confirmed = self._alike_again if enough else self._alike_in_many
+                if is_confirmed(check, wrong, observed, redraw):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
 
     @staticmethod
     def _alike_again(
-        check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]
+        check: Check, wrong: Any, observed: Attempt, redraw: Callable[[Check, int], Attempt]
     ) -> bool:
         """Tell whether a wrong answer also does what the function does in other draws, where
         those are quick.
         """
-        # without, the same in each draw
-        if made.seconds > QUICK or not any(call.arguments for call in made.calls):
+        if observed.seconds > QUICK or _is_same_in_each_draw(observed):
             return True
         return all(
-            _does_as(check, wrong, other, came)
-            for other, came in _within(again, check, FOR_A_CAUSE)
+            _does_as(check, wrong, other, redrawn)
+            for other, redrawn in _within(redraw, check, FOR_A_CAUSE)
         )
 
     @staticmethod
     def _alike_in_many(
-        check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]
+        check: Check, wrong: Any, observed: Attempt, redraw: Callable[[Check, int], Attempt]
     ) -> bool:
         """Tell whether a wrong answer does what the function does in other draws, and that is
         not always the same.
         """
-        if made.seconds > QUICK or made.calls[-1].error is not None:
+        if observed.seconds > QUICK or observed.calls[-1].error is not None:
             return False
-        seen = [evidence(made.calls)]
-        for other, came in _within(again, check, len(OTHER_SEEDS)):
-            if not _does_as(check, wrong, other, came):
+        numbers = [evidence(observed.calls)]
+        for other, redrawn in _within(redraw, check, len(OTHER_SEEDS)):
+            if not _does_as(check, wrong, other, redrawn):
                 return False
-            if came.failure is not None:
-                seen.append(evidence(came.calls))
-        return len(seen) > 2 and len(set().union(*seen)) > 1
+            if redrawn.failure is not None:
+                numbers.append(evidence(redrawn.calls))
+        return len(numbers) > 2 and len(set().union(*numbers)) > 1
 
-    def _alike(self, check: Check, wrong: Any, made: Attempt, seed: int) -> str:
-        # Most listed answers differ in the first call, which is had without what the check does
-        # around it.
-        first = self._first_call(check, seed) if made.calls else None
-        if first and not same_call(made.calls[0], self._first_answer(wrong, first), by_value=True):
-            return ""
+    def _alike(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
+        # Most listed answers already differ in the first call. It can be made without the rest of
+        # the check, so it is compared first.
+        first = self._first_call(check, seed) if observed.calls else None
+        if first:
+            answer = self._first_answer(wrong, first)
+            if not same_call(observed.calls[0], answer, by_value=True):
+                return ""
         if self._attempt is None:
-            return alike(check, wrong, seed, made)
-        own = self._attempt(check, wrong, seed)
-        if len(own.calls) != len(made.calls):
+            return alike(check, wrong, seed, observed)
+        listed = self._attempt(check, wrong, seed)
+        if len(listed.calls) != len(observed.calls):
             return ""
-        if all(map(same_call, made.calls, own.calls)):
-            return FAILS if own.failure else PASSES
-        by_value = all(
-            same_call(*pair, by_value=True) for pair in zip(made.calls, own.calls, strict=True)
-        )
-        return _way_by_value(own, made) if by_value else ""
+        pairs = list(zip(observed.calls, listed.calls, strict=True))
+        if all(same_call(*pair) for pair in pairs):
+            return FAILS if listed.failure else PASSES
+        if all(same_call(*pair, by_value=True) for pair in pairs):
+            return _way_by_value(listed, observed)
+        return ""
 
 
 class _Candidates:
@@ -337,14 +333,16 @@ class _Candidates:
         for wrong in wrong_answers:
             if time.process_time() - begun > MOST_SEARCHED:
                 return False
-            asked = [check for check in self.failed if check.weight or _fails(check, wrong)]
-            ways = {
-                check.__name__: self._alike_in(check, wrong)
-                for check in asked
-                if self._worth_asking(check, wrong)
-            }
-            if alike := {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}:
-                self._ways[wrong] = alike
+            ways: dict[str, str] = {}
+            for check in self.failed:
+                is_relevant = check.weight or _fails(check, wrong)
+                if not (is_relevant and self._worth_asking(check, wrong)):
+                    continue
+                way = self._alike_in(check, wrong)
+                if way in (FAILS, FAILS_BY_VALUE):
+                    ways[check.__name__] = way
+            if ways:
+                self._ways[wrong] = ways
         return True
 
     def _worth_asking(self, check: Check, wrong: Any) -> bool:
@@ -370,7 +368,7 @@ class _Candidates:
             for wrong in rest:
                 at_most = len(self._ways[wrong]) + len(self._passed)
                 if at_most <= self._explained(best):
-                    continue  # to count what it explains takes time
+                    continue  # spares the time to count what it explains
                 if self._explained(wrong) > self._explained(best):
                     best = wrong
             yield best
@@ -391,46 +389,61 @@ class _Candidates:
         """Tell whether a candidate fails another graded check in which the function failed in
         another way.
         """
-        others = [
-            check
-            for check in self.failed
-            if check.weight and check.__name__ not in self._ways[wrong]
-        ]
-        return any(
-            _speaks(self._attempts[check.__name__]) and _fails(check, wrong) for check in others
-        )
+        for check in self.failed:
+            if not check.weight or check.__name__ in self._ways[wrong]:
+                continue
+            if _speaks(self._attempts[check.__name__]) and _fails(check, wrong):
+                return True
+        return False
+
+
+def _followed(check: Check, observed: Attempt, named: Mapping[str, Any]) -> str:
+    """Return the name of the first check in `named` whose cause fails this check as the function
+    did; "" if none does.
+
+    `named` has, for the names of graded checks, the listed answers that are their causes.
+    """
+    way = _way_to_fail(observed)
+    if check.on or not way:
+        return ""
+    return next((name for name, wrong in named.items() if _fails_as(check, wrong) == way), "")
+
+
+def _is_same_in_each_draw(observed: Attempt) -> bool:
+    """Tell whether another draw cannot differ, because no call of a check has arguments."""
+    return not any(call.arguments for call in observed.calls)
 
 
 def _within(
-    again: Callable[[Check, int], Attempt], check: Check, most: int
+    redraw: Callable[[Check, int], Attempt], check: Check, most: int
 ) -> Iterator[tuple[int, Attempt]]:
     """Yield other draws of a check and what the function does there, as long as that may take."""
     seconds = 0.0
     for other in OTHER_SEEDS[:most]:
-        came = again(check, other)
-        yield other, came
-        seconds += came.seconds
+        redrawn = redraw(check, other)
+        yield other, redrawn
+        seconds += redrawn.seconds
         if seconds > MOST_SECONDS:
             return
 
 
-def _does_as(check: Check, wrong: Any, seed: int, came: Attempt) -> bool:
+def _does_as(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool:
     """Tell whether a wrong answer does in a draw what the function does: passes too, or is
     alike.
     """
-    if alike(check, wrong, seed, came):
+    if alike(check, wrong, seed, redrawn):
         return True
-    return came.failure is None and attempt(check, wrong, seed).failure is None
+    return redrawn.failure is None and attempt(check, wrong, seed).failure is None
 
 
-def own_answer(right_answers: Sequence[Any]) -> Any:
+def reference_answer(right_answers: Sequence[Any]) -> Any:
     """Return the right answer that others are compared with: the first one that has families;
     None without any.
     """
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
-def alike(check: Check, wrong: Any, seed: int, made: Attempt) -> str:
+def alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> str:
     """Tell whether a listed wrong answer does in a check what a function did.
 
     Returns
@@ -438,26 +451,26 @@ def alike(check: Check, wrong: Any, seed: int, made: Attempt) -> str:
     str
         `PASSES`, `FAILS` or `FAILS_BY_VALUE`; "" if it does something else.
     """
-    following = _Following(check.subject, wrong, made.calls)
+    following = _Following(check.subject, wrong, observed.calls)
     try:
-        own = run_check(check, following, seed)
+        listed = run_check(check, following, seed)
     except _Unlike:
         return ""
-    if len(own.calls) != len(made.calls):
+    if len(listed.calls) != len(observed.calls):
         return ""
     if not following.exact:
-        return _way_by_value(own, made)
-    return FAILS if own.failure else PASSES
+        return _way_by_value(listed, observed)
+    return FAILS if listed.failure else PASSES
 
 
-def _way_by_value(own: Attempt, made: Attempt) -> str:
+def _way_by_value(listed: Attempt, observed: Attempt) -> str:
     """Return what a listed answer does whose results are those of a function but for the dtype.
 
     It is alike only if the check says the same of both: otherwise the dtype matters there.
     """
-    if own.failure is None or made.failure is None:
-        return PASSES if own.failure is made.failure else ""
-    return FAILS_BY_VALUE if str(own.failure.message) == str(made.failure.message) else ""
+    if listed.failure is None or observed.failure is None:
+        return PASSES if listed.failure is observed.failure else ""
+    return FAILS_BY_VALUE if str(listed.failure.message) == str(observed.failure.message) else ""
 
 
 def _fails(check: Check, wrong: Any) -> bool:
@@ -471,37 +484,42 @@ def _fails_as(check: Check, wrong: Any) -> tuple[str, ...]:
     return _way_to_fail(attempt(check, wrong, 0))
 
 
-def _way_to_fail(made: Attempt) -> tuple[str, ...]:
+def _way_to_fail(observed: Attempt) -> tuple[str, ...]:
     """Return in which way a check failed, without the numbers: the kind of error, or the
     sentence; empty if not.
     """
-    if made.failure is None:
+    if observed.failure is None:
         return ()
-    if made.failure.raised and made.calls:
-        return "raised", type(made.calls[-1].error).__name__
-    said = made.failure.message
-    return "told", said.text if isinstance(said, Message) else said
+    if observed.failure.raised and observed.calls:
+        return "raised", type(observed.calls[-1].error).__name__
+    message = observed.failure.message
+    return "message", message.text if isinstance(message, Message) else message
 
 
-def _speaks(made: Attempt) -> bool:
+def _speaks(observed: Attempt) -> bool:
     """Tell whether a failed check is evidence against a cause: an error, or a slow result, is
     not.
     """
-    last = made.calls[-1] if made.calls else None
-    return last is not None and made.seconds <= QUICK and (last.error is None or last.must_raise)
+    last = observed.calls[-1] if observed.calls else None
+    return (
+        last is not None and observed.seconds <= QUICK and (last.error is None or last.must_raise)
+    )
 
 
 def says_little(calls: Sequence[Call]) -> bool:
     """Tell whether many mistakes lead to the result of a check's last call: fewer than two
     numbers.
     """
-    if not calls or not (calls[-1].arguments or calls[-1].what):  # what somebody worked out
+    if not calls:
         return False
-    if calls[-1].must_raise:  # that there is no error is what is wrong
+    last = calls[-1]
+    if not (last.arguments or last.method):  # worked out by hand
         return False
-    if calls[-1].error is None and calls[-1].result is None:  # nothing was returned
+    if last.must_raise:  # the fault is that there is no error
         return False
-    return calls[-1].error is not None or len(evidence(calls)) < 2
+    if last.error is None and last.result is None:  # nothing was returned
+        return False
+    return last.error is not None or len(evidence(calls)) < 2
 
 
 def _says_nothing(calls: Sequence[Call]) -> bool:
@@ -513,11 +531,8 @@ def evidence(calls: Sequence[Call]) -> set[float]:
     """Return some numbers from the result of a check's last call: two of them distinguish
     mistakes.
     """
-    return {
-        float(f"{number:.6g}")
-        for number in _numbers_in(calls[-1].result if calls else None)
-        if number == number
-    }
+    numbers = _numbers_in(calls[-1].result if calls else None)
+    return {float(f"{number:.6g}") for number in numbers if not np.isnan(number)}
 
 
 def _numbers_in(value: Any) -> Iterator[Any]:
@@ -531,15 +546,15 @@ def _numbers_in(value: Any) -> Iterator[Any]:
         yield from np.unique(numbers)[:3]
 
 
-def _said_alike(check: Check, wrong: Any, seed: int, made: Attempt) -> bool:
+def _same_message(check: Check, wrong: Any, seed: int, observed: Attempt) -> bool:
     """Tell whether a wrong answer gets the same message in a check: for modules and texts,
     nothing else shows.
     """
     failure = attempt(check, wrong, seed).failure
     return (
         failure is not None
-        and made.failure is not None
-        and str(failure.message) == str(made.failure.message)
+        and observed.failure is not None
+        and str(failure.message) == str(observed.failure.message)
     )
 
 
@@ -555,23 +570,25 @@ class _Following(Subject):
     the check.
     """
 
-    def __init__(self, name: str, function: Any, like: list[Call]):
+    def __init__(self, name: str, function: Any, followed: list[Call]):
         super().__init__(name, function)
-        self.like, self.exact = like, True
+        self.followed = followed
+        self.exact = True
 
     def call(
         self,
         arguments: Sequence[Any],
         function: Any = None,
-        what: str = "",
+        method: str = "",
         must_raise: bool = False,
     ) -> Call:
-        call = super().call(arguments, function, what, must_raise)
-        place = len(self.calls) - 1
-        if place >= len(self.like):
+        call = super().call(arguments, function, method, must_raise)
+        number = len(self.calls) - 1
+        if number >= len(self.followed):
             raise _Unlike
-        self.exact = self.exact and same_call(self.like[place], call)
-        if not (self.exact or same_call(self.like[place], call, by_value=True)):
+        followed = self.followed[number]
+        self.exact = self.exact and same_call(followed, call)
+        if not (self.exact or same_call(followed, call, by_value=True)):
             raise _Unlike
         return call
 
@@ -584,12 +601,12 @@ class _First:
     must_raise: bool
 
 
-class _Asked(BaseException):
+class _Reached(BaseException):
     """Ends a check at a call of the function under test, with what is called there, and how."""
 
 
-class _Asking(Subject):
-    """Comes as far as the call with some number."""
+class _Stopping(Subject):
+    """A function under test that ends the check at the call with some number."""
 
     def __init__(self, name: str, function: Any, number: int = 0):
         super().__init__(name, function)
@@ -599,22 +616,22 @@ class _Asking(Subject):
         self,
         arguments: Sequence[Any],
         function: Any = None,
-        what: str = "",
+        method: str = "",
         must_raise: bool = False,
     ) -> Call:
         if len(self.calls) == self.number:
-            raise _Asked(function, what, arguments, must_raise)
-        return super().call(arguments, function, what, must_raise)
+            raise _Reached(function, method, arguments, must_raise)
+        return super().call(arguments, function, method, must_raise)
 
 
-def _asked(check: Check, function: Any, number: int, seed: int) -> tuple[Any, ...] | None:
-    """Return what a check calls in its call of some number, and how; None if it doesn't come so
-    far.
+def _call_numbered(check: Check, function: Any, number: int, seed: int) -> tuple[Any, ...] | None:
+    """Return the arguments with which a check makes its call of some number: the function, the
+    method, its arguments, and whether it must raise. None if the check ends before it.
     """
     try:
-        run_check(check, _Asking(check.subject, function, number), seed)
-    except _Asked as asked:
-        return asked.args
+        run_check(check, _Stopping(check.subject, function, number), seed)
+    except _Reached as reached:
+        return reached.args
     return None
 
 
@@ -623,11 +640,11 @@ def _first_call(check: Check, seed: int) -> _First | None:
 
     They can if `twin` copies them; a function among them might remember that it was called.
     """
-    asked = _asked(check, None, 0, seed)
-    if asked is None:
+    call = _call_numbered(check, None, 0, seed)
+    if call is None:
         return None
-    _function, what, arguments, must_raise = asked
-    return _First(arguments, must_raise) if _is_plain(arguments) and not what else None
+    _function, method, arguments, must_raise = call
+    return _First(arguments, must_raise) if _is_plain(arguments) and not method else None
 
 
 def _first_answer(wrong: Any, first: _First) -> Call:
@@ -666,7 +683,7 @@ def _same_error(a: Call, b: Call) -> bool:
     if type(a.error).__name__ != type(b.error).__name__:
         return False
     # An error that is asked for is worded by whoever wrote it.
-    return (a.must_raise and b.must_raise) or said(a.error) == said(b.error)
+    return (a.must_raise and b.must_raise) or text_of_error(a.error) == text_of_error(b.error)
 
 
 def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
@@ -676,9 +693,9 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
     formula: it differs from processor to processor. Differences up to `unseen` are ignored. With
     `by_value`, numbers may have any dtype, and may be in lists, tuples or arrays.
     """
+    is_sequence = [isinstance(value, (tuple, list)) for value in (a, b)]
     pairs: list[tuple[Any, Any]] | None = None
-    sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))
-    if sequences and (by_value or type(a) is type(b)):
+    if all(is_sequence) and (by_value or type(a) is type(b)):
         if len(a) != len(b):
             return False
         pairs = list(zip(a, b, strict=True))
@@ -691,15 +708,19 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
             return True
         unseen = unseen or _rounding_of(a)
         return bool(unseen) and all(same(x, y, unseen, by_value) for x, y in pairs)
-    if by_value and (isinstance(a, (tuple, list)) or isinstance(b, (tuple, list))):
+    if by_value and any(is_sequence):
         a, b = _as_one_array(a), _as_one_array(b)
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
-    if x.shape != y.shape or not (
-        _same_kind(x, y) or (by_value and "b" not in x.dtype.kind + y.dtype.kind)
-    ):
+    are_numbers = "b" not in (x.dtype.kind, y.dtype.kind)
+    if x.shape != y.shape or not (_same_kind(x, y) or (by_value and are_numbers)):
         return False
+    return _same_numbers(x, y, unseen)
+
+
+def _same_numbers(x: Any, y: Any, unseen: float) -> bool:
+    """Tell whether two arrays of one shape have the same numbers, up to rounding and `unseen`."""
     if not x.size or np.array_equal(x, y):
         return True
     x, y = x.astype(float), y.astype(float)
@@ -722,19 +743,20 @@ def _as_one_array(value: Any) -> Any:
 
 
 def _rounding_of(values: Any) -> float:
-    """Return what may be left where numbers as large as the largest of these cancel; 0 where
-    none is fractional.
+    """Return what rounding may leave where numbers as large as the largest of these cancel; 0
+    where none is fractional.
     """
     rounding = 0.0
     for value in values.values() if isinstance(values, dict) else values:
         if isinstance(value, (tuple, list, dict)):
             rounding = max(rounding, _rounding_of(value))
-        elif (
-            (numbers := as_plain(value)) is not None and numbers.dtype.kind == "f" and numbers.size
-        ):
-            largest = np.abs(numbers[np.isfinite(numbers)].astype(float)).max(initial=0.0)
-            eps = np.finfo(np.promote_types(numbers.dtype, np.float32)).eps
-            rounding = max(rounding, ROUNDINGS * largest * float(eps))
+            continue
+        numbers = as_plain(value)
+        if numbers is None or numbers.dtype.kind != "f" or not numbers.size:
+            continue
+        largest = np.abs(numbers[np.isfinite(numbers)].astype(float)).max(initial=0.0)
+        eps = np.finfo(np.promote_types(numbers.dtype, np.float32)).eps
+        rounding = max(rounding, ROUNDINGS * largest * float(eps))
     return rounding
 
 
@@ -745,14 +767,12 @@ def _same_object(a: Any, b: Any) -> bool:
     if type(a) is type(b) or (is_module(a) and is_module(b)):
         return True
     # What lives in another process is an object there, of a class of its author's.
-    ours = [value for value in (a, b) if not lives_elsewhere(value)]
-    objects = all(callable(value) or type(value).__module__ != "builtins" for value in ours)
-    return (
-        len(ours) < 2
-        and objects
-        and is_module(a) == is_module(b)
-        and _can_be_called(a) == _can_be_called(b)
-    )
+    local = [value for value in (a, b) if not lives_elsewhere(value)]
+    if len(local) == 2:
+        return False
+    if not all(callable(value) or type(value).__module__ != "builtins" for value in local):
+        return False
+    return is_module(a) == is_module(b) and _can_be_called(a) == _can_be_called(b)
 
 
 def _can_be_called(value: Any) -> bool:
@@ -770,100 +790,114 @@ def _same_kind(x: Any, y: Any) -> bool:
 # What holds between a result and the expected one.
 
 
-def _forward_is_wrong(check: Check, made: Attempt, answer: Any, seed: int) -> bool:
+def _forward_is_wrong(check: Check, observed: Attempt, answer: Any, seed: int) -> bool:
     """Tell whether a check of gradients failed whose last call also returned a wrong result, as
     an answer shows.
     """
-    last = made.calls[-1]
-    if last.what != "backward" or last.error is not None or not isinstance(last.result, tuple):
+    last = observed.calls[-1]
+    if last.method != "backward" or last.error is not None or not isinstance(last.result, tuple):
         return False
-    asked = _asked(check, answer, len(made.calls) - 1, seed)
-    if asked is None:
+    call = _call_numbered(check, answer, len(observed.calls) - 1, seed)
+    if call is None:
         return False
-    right = called(asked[0], asked[2])
+    function, _method, arguments, _must_raise = call
+    right = called(function, arguments)
     return right.error is None and not same(right.result[0], last.result[0], by_value=True)
 
 
-def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
+def _mismatch(check: Check, observed: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
     """Return the mismatch of a failed check, in which relations are searched for; an empty one
     if it passed.
     """
-    calls, failure, _seconds = made
-    if failure is None or not calls:
+    failure = observed.failure
+    if failure is None or not observed.calls:
         return Mismatch()
-    expected, got = failure.compared
-    call, modules = calls[-1], None
-    if call.what and answer:  # what a right answer made is called here
-        asked = _asked(check, answer, len(calls) - 1, seed) if call.what == "forward" else None
-        answer = asked[0] if asked else None
+    call = observed.calls[-1]
+    modules = None
+    if call.method and answer:  # the call is of something that the function under test made
+        answer = _made_by(answer, check, observed, seed) if call.method == "forward" else None
         modules = (answer, call.function) if answer else None
+    expected, got = failure.compared
     if expected is None and call.must_raise and call.error is None:
-        got = as_plain(
-            call.result[0]
-            if isinstance(call.result, (tuple, list)) and call.result
-            else call.result
-        )
-    what = (
-        failure.message.values.get("what", THE_RESULT)
-        if isinstance(failure.message, Message)
-        else THE_RESULT
-    )
-    changed = failure.changed
-    if changed:
-        what = Message("the argument `{name}`", name=changed)
-    names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
-    drawn = [twin(argument, {}, alone=True) for argument in call.drawn]
-    arguments = dict(zip([*names, *map(str, range(len(names), len(drawn)))], drawn, strict=False))
-    given, function = _numpy(arguments), _in_numpy(call.function, call.drawn)
-    in_numpy = _in_numpy(answer, call.drawn) if answer else None
-    parts = failure.parts
-    number: int | None = 0  # of the part that differs
-    # A right answer says nothing where an argument was changed, an error came, the dtype differs,
-    # or it draws itself.
-    usable = (
-        in_numpy
-        and quick
-        and not (changed or call.error or failure.dtypes or _draws(call.arguments))
-    )
-    if usable and not call.must_raise:
-        wanted = _parts(called(in_numpy, list(given.values())).result)
-        if expected is None:
-            # The check has not said what it expects of this call; a right answer does.
-            came = _parts(call.result)
-            pairs = enumerate(zip(wanted, came, strict=False))
-            number = next((i for i, pair in pairs if not same(*pair)), None)
-            if number is not None and len(wanted) == len(came):
-                expected, got = wanted[number], came[number]
-                if len(wanted) > 1:
-                    parts = [
-                        (Message("part {number}", number=i), part)
-                        for i, part in enumerate(wanted, 1)
-                    ]
-                    what = parts[number][0]
-        else:
-            number = next(
-                (i for i, part in enumerate(wanted) if _same_values(part, expected)), None
-            )
-    return Mismatch(
+        is_sequence = isinstance(call.result, (tuple, list)) and call.result
+        got = as_plain(call.result[0] if is_sequence else call.result)
+    # Relations compare arrays: they get a right answer, and call the function, without tensors.
+    drawn = tuple(twin(argument, {}, alone=True) for argument in call.drawn)
+    function = _in_numpy(call.function, call.drawn)
+    right = _in_numpy(answer, call.drawn) if answer else None
+    # A right answer explains nothing where an argument was changed, an error was raised, the dtype
+    # differs, or the function draws random numbers.
+    compares = not (failure.changed or call.error or failure.dtypes or _draws(call.arguments))
+    mismatch = Mismatch(
         expected=expected,
         got=got,
-        what=what,
+        what=_name_of_result(failure),
         sizes=_sizes(failure, check),
         shapes=failure.shapes,
         dtypes=failure.dtypes,
-        arguments=given,
-        drawn=tuple(drawn),
-        intact=same(call.arguments, tuple(drawn)),
-        parts=parts,
-        answer=in_numpy if usable else None,
+        arguments=_numpy(dict(zip(_parameters(answer, len(drawn)), drawn, strict=False))),
+        drawn=drawn,
+        intact=same(call.arguments, drawn),
+        parts=failure.parts,
+        answer=right if quick and compares else None,
         call=lambda *arguments: called(function, arguments).result,
         function=call.function,
         wrong=failure.wrong,
-        changed=changed,
+        changed=failure.changed,
         result=_numpy(call.result),
-        part=number,
+        part=0,
         modules=modules,
     )
+    if mismatch.answer and not call.must_raise:
+        _find_part(mismatch, call.result)
+    return mismatch
+
+
+def _made_by(answer: Any, check: Check, observed: Attempt, seed: int) -> Any:
+    """Return what a right answer made for a check's last call, such as a module; None without."""
+    call = _call_numbered(check, answer, len(observed.calls) - 1, seed)
+    return call[0] if call else None
+
+
+def _name_of_result(failure: Failed) -> Message | str:
+    """Return the name, for a message, of what a check compared."""
+    if failure.changed:
+        return Message("the argument `{name}`", name=failure.changed)
+    if isinstance(failure.message, Message):
+        name: Message | str = failure.message.values.get("what", THE_RESULT)
+        return name
+    return THE_RESULT
+
+
+def _parameters(answer: Any, count: int) -> list[str]:
+    """Return the names of a right answer's parameters, or numbers where it has fewer than
+    `count`.
+    """
+    names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
+    return [*names, *map(str, range(len(names), count))]
+
+
+def _find_part(mismatch: Mismatch, result: Any) -> None:
+    """Enter which part of a result differs from the right answer's; where the check has not
+    compared numbers, also the expected ones and those of the result.
+    """
+    wanted = _parts(called(mismatch.answer, list(mismatch.arguments.values())).result)
+    if mismatch.expected is not None:
+        equal_parts = (i for i, part in enumerate(wanted) if _same_values(part, mismatch.expected))
+        mismatch.part = next(equal_parts, None)
+        return
+    parts = _parts(result)
+    pairs = enumerate(zip(wanted, parts, strict=False))
+    number = next((i for i, pair in pairs if not same(*pair)), None)
+    mismatch.part = number
+    if number is None or len(wanted) != len(parts):
+        return
+    mismatch.expected = wanted[number]
+    mismatch.got = parts[number]
+    if len(wanted) > 1:
+        names = [Message("part {number}", number=i) for i in range(1, len(wanted) + 1)]
+        mismatch.parts = list(zip(names, wanted, strict=True))
+        mismatch.what = names[number]
 
 
 def _numpy(value: Any) -> Any:
@@ -872,7 +906,9 @@ def _numpy(value: Any) -> Any:
         return as_plain(value)
     if type(value) in (list, tuple):
         return type(value)([_numpy(item) for item in value])
-    return {name: _numpy(item) for name, item in value.items()} if type(value) is dict else value
+    if type(value) is dict:
+        return {name: _numpy(item) for name, item in value.items()}
+    return value
 
 
 def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
@@ -883,9 +919,8 @@ def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
         return function
 
     def called_with_tensors(*arrays: Any) -> Any:
-        return _numpy(
-            function(*[_like(own, drawn) for own, drawn in zip(arrays, arguments, strict=True)])
-        )
+        tensors = [_like(*pair) for pair in zip(arrays, arguments, strict=True)]
+        return _numpy(function(*tensors))
 
     return called_with_tensors
 
@@ -906,8 +941,8 @@ def _like(value: Any, drawn: Any) -> Any:
         return value
     import torch
 
-    as_it_lies = value.flags.writeable and min(value.strides, default=0) >= 0
-    tensor = torch.from_numpy(value if as_it_lies else value.copy())
+    shares_memory = value.flags.writeable and min(value.strides, default=0) >= 0
+    tensor = torch.from_numpy(value if shares_memory else value.copy())
     return tensor.to(drawn.dtype) if drawn.dtype == torch.bfloat16 else tensor
 
 
@@ -930,10 +965,11 @@ def _same_values(a: Any, b: Any) -> bool:
 def _sizes(failure: Failed, check: Check) -> dict[str, int]:
     """Return the sizes that a check drew, by the names that it gave them: whole numbers from 2."""
     step = failure.__traceback__
-    drawn: dict[str, Any] = {}
+    names: dict[str, Any] = dict(failure.sizes)
+    file = inspect.unwrap(check).__code__.co_filename
     while step is not None:
-        # the check, and helpers beside it
-        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:
-            drawn = {**step.tb_frame.f_locals, **drawn}
+        # the check, and helpers in the same file
+        if step.tb_frame.f_code.co_filename == file:
+            names = {**step.tb_frame.f_locals, **names}
         step = step.tb_next
-    return {name: value for name, value in drawn.items() if type(value) is int and value > 1}
+    return {name: value for name, value in names.items() if type(value) is int and value > 1}

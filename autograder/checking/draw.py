@@ -56,11 +56,29 @@ class Draw:
         raw = self.rng.uniform(0.2, 1.8, size=shape)
         return (raw / raw.sum(-1, keepdims=True)).astype(dtype)
 
+    def tensor(self, *shape: int, dtype: Any = None) -> Any:
+        """Return an `array` as a torch tensor, in float64 unless there is a `dtype`."""
+        import torch
+
+        return torch.tensor(self.array(*shape), dtype=dtype or torch.float64)
+
+    def mask(self, *shape: int) -> Any:
+        """Return a torch mask that allows each query (last axis: the keys) one key or more, and
+        hides one from it if there are several.
+        """
+        import torch
+
+        mask = self.rng.random(shape) < 0.5
+        order = self.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
+        return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
+
 
 def noncontiguous(array: Any) -> Any:
     """Return the same values, laid out in memory with the last two axes exchanged, as a
-    transposed array has them.
+    transposed array or tensor has them.
     """
+    if hasattr(type(array), "detach"):
+        return array.transpose(-1, -2).contiguous().transpose(-1, -2)
     return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
 
 

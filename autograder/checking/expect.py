@@ -68,13 +68,14 @@ class Failed(AssertionError):
         self.held = list(held)
         self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
         # For relations: the arrays that were compared though their shapes differ, the shapes or the
-        # dtypes that do, all parts of an expected tuple by name, and the name of an argument that
-        # was changed in place.
+        # dtypes that do, all parts of an expected tuple by name, the name of an argument that was
+        # changed in place, and sizes by name that are no local variables of the check.
         self.compared = (expected, got)
         self.shapes: tuple[Any, ...] | None = None
         self.dtypes: tuple[Any, ...] | None = None
         self.parts: list[tuple[str | Message, Any]] = []
         self.changed = ""
+        self.sizes: dict[str, int] = {}
         self.raised, self.explained = raised, explained
         self.relation: str | Message = ""  # found by the check itself
 
@@ -119,9 +120,9 @@ def as_row(value: Any) -> Any:
     """Return a list or tuple of Python's own numbers as an array of shape (n,), quickly; None
     when it is no such.
     """
-    if not isinstance(value, (list, tuple)) or not all(
-        type(item) in (bool, int, float) for item in value
-    ):
+    if not isinstance(value, (list, tuple)):
+        return None
+    if not all(type(item) in (bool, int, float) for item in value):
         return None
     return as_plain(np.array(value))
 
@@ -162,8 +163,9 @@ def describe(value: Any) -> Message:
         return Message("None (is a `return` missing?)")
     name = type(value).__name__
     kind = _unusual(value)
-    # by name: it may live elsewhere
-    if kind and (name in ("Tensor", "Parameter") or hasattr(type(value), "detach")):
+    # a tensor of another process is known by its class's name alone
+    is_tensor = name in ("Tensor", "Parameter") or hasattr(type(value), "detach")
+    if kind and is_tensor:
         return Message("a {kind} tensor", kind=kind)
     if kind:
         return Message("an array of {kind}", kind=Message(VALUES[kind]) if kind in VALUES else kind)
@@ -177,14 +179,13 @@ def describe(value: Any) -> Message:
 
 def _unusual(value: Any) -> str:
     """Do as `unusual_kind`, also for an array that lives in another process."""
-    return (
-        getattr(type(value), "_kind_of_values", "")
-        if lives_elsewhere(value)
-        else unusual_kind(value)
-    )
+    if lives_elsewhere(value):
+        kind: str = getattr(type(value), "_kind_of_values", "")
+        return kind
+    return unusual_kind(value)
 
 
-def said(error: BaseException | None) -> str | Message:
+def text_of_error(error: BaseException | None) -> str | Message:
     """Return the text of an exception, without the calls inside torch that led to it."""
     return str(error).partition("\nException raised from ")[0].strip() or Message("no message")
 
@@ -239,38 +240,36 @@ def expect_array(
             message = "Expected {what} to contain real numbers, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
-        held = []
-        if array.ndim == len(shape):
-            same = [str(axis) for axis in range(array.ndim) if array.shape[axis] == shape[axis]]
-            held = [Message("the number of axes ({count}) is right", count=array.ndim)]
-            if same:
-                held.append(
-                    counted(
-                        "the size of axis {axes} is right",
-                        "the sizes of axes {axes} are right",
-                        len(same),
-                        axes=", ".join(same),
-                    )
-                )
-        message = "Expected {what} to have shape {expected}, got {got}."
-        failure = Failed(
-            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)),
-            held,
-            explained=True,
-        )
-        failure.shapes = tuple(shape), array.shape
-        raise failure
+        raise _wrong_shape(array, tuple(shape), what)
     if dtype is not None and array.dtype != np.dtype(dtype):
         message = "Expected {what} to have dtype {expected}, got {got}."
-        held = [_shape_held(array)] if shape is not None else []
-        failure = Failed(
-            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)),
-            held,
-            explained=True,
-        )
+        values = {"what": what, "expected": str(np.dtype(dtype)), "got": str(array.dtype)}
+        passed = [_shape_passed(array)] if shape is not None else []
+        failure = Failed(Message(message, **values), passed, explained=True)
         failure.dtypes = np.dtype(dtype), array.dtype
         raise failure
     return array
+
+
+def _wrong_shape(array: Any, shape: tuple[int, ...], what: str | Message) -> Failed:
+    """Return the failure of an array that should have another shape."""
+    passed = []
+    if array.ndim == len(shape):
+        passed.append(Message("the number of axes ({count}) is right", count=array.ndim))
+        same = [str(axis) for axis in range(array.ndim) if array.shape[axis] == shape[axis]]
+        if same:
+            sizes_passed = counted(
+                "the size of axis {axes} is right",
+                "the sizes of axes {axes} are right",
+                len(same),
+                axes=", ".join(same),
+            )
+            passed.append(sizes_passed)
+    message = "Expected {what} to have shape {expected}, got {got}."
+    values = {"what": what, "expected": str(shape), "got": str(array.shape)}
+    failure = Failed(Message(message, **values), passed, explained=True)
+    failure.shapes = shape, array.shape
+    return failure
 
 
 def expect_tensor(
@@ -286,15 +285,14 @@ def expect_tensor(
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
         message = "Expected {what} to have dtype {expected}, got {got}."
-        held = [_shape_held(array)] if shape is not None else []
-        names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
-        raise Failed(
-            Message(message, what=what, expected=names[0], got=names[1]), held, explained=True
-        )
+        passed = [_shape_passed(array)] if shape is not None else []
+        expected, actual = (str(kind).removeprefix("torch.") for kind in (dtype, got.dtype))
+        values = {"what": what, "expected": expected, "got": actual}
+        raise Failed(Message(message, **values), passed, explained=True)
     return array
 
 
-def _shape_held(array: Any) -> Message:
+def _shape_passed(array: Any) -> Message:
     return Message("the shape {shape} is right", shape=str(array.shape))
 
 
@@ -321,10 +319,10 @@ def expect_close(
     wrong = ~same
     if not wrong.any():
         return
-    held = [_shape_held(got)] if got.ndim else []
+    passed = [_shape_passed(got)] if got.ndim else []
     if same.any():
         right = int(same.sum())
-        held.append(
+        passed.append(
             counted(
                 "{count} of {size} elements is right",
                 "{count} of {size} elements are right",
@@ -343,7 +341,7 @@ def expect_close(
     if nans:
         of_them = counted("{count} of them is NaN.", "{count} of them are NaN.", nans)
         message = Message("{left} {right}", left=message, right=of_them)
-    raise Failed(message, held, expected, got, wrong, np.asarray(unit), explained=bool(nans))
+    raise Failed(message, passed, expected, got, wrong, np.asarray(unit), explained=bool(nans))
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
@@ -360,14 +358,11 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
         if numbers is None and has_text(got):
             no_text = "Expected {wanted}, got text. Write the answer without quotation marks."
             raise Failed(Message(no_text, wanted=wanted), explained=True)
-        found = (
-            describe(got)
-            if numbers is None
-            else counted("{count} number", "{count} numbers", numbers.size)
-        )
-        raise Failed(
-            Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True
-        )
+        answer = describe(got)
+        if numbers is not None:
+            answer = counted("{count} number", "{count} numbers", numbers.size)
+        message = Message("Expected {wanted}, got {found}.", wanted=wanted, found=answer)
+        raise Failed(message, explained=True)
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
@@ -377,16 +372,15 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
     )
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     count = int(right.sum())
-    held = counted(
+    passed = counted(
         "{count} of {size} numbers is right",
         "{count} of {size} numbers are right",
         count,
         size=right.size,
     )
-    raise Failed(
-        Message("{message} {hint}", message=message, hint=hint) if hint else message,
-        [held] if count else [],
-    )
+    if hint:
+        message = Message("{message} {hint}", message=message, hint=hint)
+    raise Failed(message, [passed] if count else [])
 
 
 def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
@@ -401,10 +395,8 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     """
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
         message = "Expected a tuple of {count} arrays, ({names}), got {found}."
-        found = describe(result)
-        raise Failed(
-            Message(message, count=len(names), names=", ".join(names), found=found), explained=True
-        )
+        values = {"count": len(names), "names": ", ".join(names), "found": describe(result)}
+        raise Failed(Message(message, **values), explained=True)
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
@@ -486,12 +478,10 @@ def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -
     _foresee(subject, cases)
     for dtype, case in zip(dtypes, cases, strict=True):
         result = subject(*case)
-        parts = (
-            zip(expect_tuple(result, names), names, strict=True)
-            if names
-            else [(result, THE_RESULT)]
-        )
-        for part, name in parts:
+        if not names:
+            expect_array(result, dtype=dtype)
+            continue
+        for part, name in zip(expect_tuple(result, names), names, strict=True):
             expect_array(part, dtype=dtype, what=name)
 
 
@@ -512,7 +502,8 @@ def expect_unchanged(subject: Tested, names: Sequence[str], *arguments: Any) -> 
                 "Compute a new array, and avoid +=, -= and out= on arguments."
             )
             failure = Failed(Message(message, name=name), explained=True)
-            failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
+            failure.compared = np.asarray(before), np.asarray(after)
+            failure.changed = str(name)
             raise failure
 
 
@@ -520,10 +511,7 @@ def expect_inputs_kept(subject: Tested, names: Sequence[str], *arguments: Any) -
     """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be
     written to.
     """
-    locked = [
-        read_only(argument) if isinstance(argument, np.ndarray) else argument
-        for argument in arguments
-    ]
+    locked = [read_only(value) if isinstance(value, np.ndarray) else value for value in arguments]
     subject.ahead([arguments, locked])
     expect_unchanged(subject, names, *arguments)
     subject(*locked)
@@ -539,11 +527,12 @@ def expect_raises(
     if isinstance(error, tuple(kinds)):
         return
     *others, last = [kind.__name__ for kind in kinds]
-    values = {
+    wanted: str | Message = last
+    if others:
+        wanted = joined("{left} or {right}", [joined("{left}, {right}", others), last])
+    values: dict[str, Any] = {
         "function": subject.name,
-        "wanted": joined("{left} or {right}", [joined("{left}, {right}", others), last])
-        if others
-        else last,
+        "wanted": wanted,
         "shapes": shapes(arguments),
         "because": because,
     }
@@ -552,18 +541,15 @@ def expect_raises(
             "Called with {shapes} ({because}), {function} should raise {wanted}, but returned "
             "{found}. The caller would not notice the mistake."
         )
-        raise Failed(
-            Message(message, **values, found=describe(subject.calls[-1].result)), explained=True
-        )
+        values["found"] = describe(subject.calls[-1].result)
+        raise Failed(Message(message, **values), explained=True)
     message = (
         "Called with {shapes} ({because}), {function} should raise {wanted}, but raised "
         "{kind}: {error}"
     )
-    raise Failed(
-        Message(message, **values, kind=type(error).__name__, error=said(error)),
-        [Message("the function raises an error")],
-        explained=True,
-    )
+    values |= {"kind": type(error).__name__, "error": text_of_error(error)}
+    passed = [Message("the function raises an error")]
+    raise Failed(Message(message, **values), passed, explained=True)
 
 
 def expect_all_raise(

@@ -19,18 +19,21 @@ def without_hints(report: Report) -> Report:
     """Return a `Report` that says which checks failed and what they found, and leaves the rest
     to hints.
     """
-    results = [
-        dataclasses.replace(
-            result, cause="", label="", hint="", relation="", follows="", where=None
-        )
-        for result in report.results
-    ]
+    hints: dict[str, Any] = {
+        "cause": "",
+        "label": "",
+        "hint": "",
+        "relation": "",
+        "follows": "",
+        "where": None,
+    }
+    results = [dataclasses.replace(result, **hints) for result in report.results]
     return dataclasses.replace(report, results=results, read="")
 
 
 def show_how_to_get_hints(report: Report) -> None:
     """Say how to get hints on a `Report`, if there is something to fix."""
-    if show.mends(report):
+    if show.needs_fixing(report):
         write(Message("For a hint: `{command}`", command=f'checks.hint("{report.subject}")'))
 
 
@@ -50,32 +53,28 @@ def _difference(result: Result) -> str:
     """Return how a result differs from a right one: the relation if there is one, or else the
     first wrong element.
     """
-    said = [shown(result.title), shown(result.relation or result.message)]
+    sentences = [shown(result.title), shown(result.relation or result.message)]
     if result.where and not result.relation:
-        said.append(show.element(result.where))
-    return " ".join(said)
+        sentences.append(show.element(result.where))
+    return " ".join(sentences)
 
 
 def show_hints(report: Report, count: int) -> None:
     """Show the first `count` hints on a `Report`."""
-    found = hints(report)
-    if not found:
+    texts = hints(report)
+    if not texts:
         write(
             Message(
                 "`{function}`: all checks pass; there is nothing to fix.", function=report.subject
             )
         )
         return
-    values = {"function": report.subject, "count": min(count, len(found)), "all": len(found)}
-    head = str(Message("`{function}`: {count} of {all} hints", **values))
-    more = _("Run the same line again for the next one.") if count < len(found) else ""
-    lines(
-        [
-            head,
-            *(f"{number}. {hint}" for number, hint in enumerate(found[:count], 1)),
-            *([more] if more else []),
-        ]
-    )
+    values = {"function": report.subject, "count": min(count, len(texts)), "all": len(texts)}
+    rows = [str(Message("`{function}`: {count} of {all} hints", **values))]
+    rows += [f"{number}. {hint}" for number, hint in enumerate(texts[:count], 1)]
+    if count < len(texts):
+        rows.append(_("Run the same line again for the next one."))
+    lines(rows)
 
 
 def show_given(subject: str, text: str, has_cells: bool) -> None:
@@ -87,22 +86,22 @@ def show_given(subject: str, text: str, has_cells: bool) -> None:
         )
         write(Message(fault, function=subject))
     elif has_cells:
-        said = (
+        sentence = (
             "The given text of `{function}` is in a new cell below. Your own cell, which is "
             "graded, is unchanged."
         )
-        write(Message(said, function=subject))
+        write(Message(sentence, function=subject))
     else:
         show.write(text)
 
 
-def show_status(standings: Sequence[Standing], here: str, read: Mapping[str, str]) -> None:
+def show_status(standings: Sequence[Standing], current: str, read: Mapping[str, str]) -> None:
     """Show how exercises stand.
 
     Parameters
     ----------
     standings : sequence of Standing
-    here : str
+    current : str
         The exercise whose checks run.
     read : mapping
         Where to read about each of its functions.
@@ -110,42 +109,43 @@ def show_status(standings: Sequence[Standing], here: str, read: Mapping[str, str
     if not standings:
         write(Message("exercise.json is missing next to checks.py. Unpack the exercise again."))
         return
-    has_dates = any(one.due for one in standings)
-    heading = [_("Exercise"), _("Points"), *([_("Due")] if has_dates else []), _("Next")]
-    rows = []
-    for one in standings:
-        points = Message("{score} of {points}", score=f"{one.score:g}", points=f"{one.points:g}")
+    has_dates = any(standing.due for standing in standings)
+    rows = [[_("Exercise"), _("Points"), _("Due"), _("Next")]]
+    for standing in standings:
+        values = {"score": f"{standing.score:g}", "points": f"{standing.points:g}"}
+        points = str(Message("{score} of {points}", **values))
         rows.append(
             [
-                one.title or one.name,
-                str(points) if one.checked else _("not checked yet"),
-                *([one.due or "–"] if has_dates else []),
-                _next(one, read if one.name == here else {}),
+                standing.title or standing.name,
+                points if standing.checked else _("not checked yet"),
+                standing.due or "–",
+                _next(standing, read if standing.name == current else {}),
             ]
         )
-    score, points = (sum(getattr(one, name) for one in standings) for name in ("score", "points"))
-    values = {"score": f"{score:g}", "points": f"{points:g}"}
+    if not has_dates:
+        rows = [[exercise, points, following] for exercise, points, _due, following in rows]
+    score = sum(standing.score for standing in standings)
+    most = sum(standing.points for standing in standings)
+    values = {"score": f"{score:g}", "points": f"{most:g}"}
     total = str(Message("{score} of {points} points, as the checks last found them.", **values))
-    table([heading, *rows], total)
+    table(rows, total)
 
 
-def _next(one: Standing, read: Mapping[str, str]) -> str:
-    if not one.next:
+def _next(standing: Standing, read: Mapping[str, str]) -> str:
+    if not standing.next:
         return _("all checks pass")
-    where = read.get(one.next)
-    name = f"`{one.next}`"
-    return (
-        str(Message("{function} (read: {where})", function=name, where=shown(where)))
-        if where
-        else name
-    )
+    name = f"`{standing.next}`"
+    where = read.get(standing.next)
+    if not where:
+        return name
+    return str(Message("{function} (read: {where})", function=name, where=shown(where)))
 
 
 def show_json(report: Report, shapes: Mapping[str, str | Message]) -> None:
     """Print a `Report` as JSON in the reader's language; `shapes` are those of each check's last
     call.
     """
-    found = {
+    document = {
         "function": report.subject,
         "points": report.points,
         "score": report.score,
@@ -154,20 +154,19 @@ def show_json(report: Report, shapes: Mapping[str, str | Message]) -> None:
         "read": shown(report.read),
         "checks": [_as_json(result, shapes.get(result.name, "")) for result in report.results],
     }
-    show.write(json.dumps(found, indent=1, ensure_ascii=False, default=str))
+    show.write(json.dumps(document, indent=1, ensure_ascii=False, default=str))
 
 
 def _as_json(result: Result, shapes: str | Message) -> dict[str, Any]:
     where = result.where or {}
+    first_wrong = {name: where[name] for name in ("index", "expected", "got") if name in where}
     return {
         "name": result.name,
         "title": shown(result.title),
         "status": result.status.value,
         "shapes": shown(shapes),
         "message": shown(result.message),
-        "first_wrong": {
-            name: where[name] for name in ("index", "expected", "got") if name in where
-        },
+        "first_wrong": first_wrong,
         "relation": shown(result.relation),
         "cause": finding(result) if result.cause else "",
     }
@@ -186,19 +185,17 @@ def lines(texts: Sequence[str]) -> None:
 
 def table(rows: Sequence[Sequence[str]], last: str) -> None:
     """Show a table with a heading, and a line below it."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    plain = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    cells = [
-        "".join(
-            f'<{kind} style="text-align:left;padding:.15em .8em .15em 0">{show.code(cell)}</{kind}>'
-            for cell in row
-        )
-        for kind, row in zip(["th"] + ["td"] * (len(rows) - 1), rows, strict=True)
-    ]
-    drawn = "".join(f"<tr>{row}</tr>" for row in cells)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    plain = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        plain.append("  ".join(cells).rstrip())
+    drawn = ""
+    for number, row in enumerate(rows):
+        kind = "td" if number else "th"
+        style = "text-align:left;padding:.15em .8em .15em 0"
+        cells = [f'<{kind} style="{style}">{show.code(cell)}</{kind}>' for cell in row]
+        drawn += f"<tr>{''.join(cells)}</tr>"
     frame = '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
     below = f'<p style="margin:.4em 0 0">{html.escape(last)}</p>'
     show.display(

@@ -19,10 +19,12 @@ def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
     functions are looked at may depend on this.
     """
     try:
-        found = run_remote(globals_used, function, (dict(helpers),))
-    except Exception:  # of what lives in a student's process anything may come
+        answer = run_remote(globals_used, function, (dict(helpers),))
+    except Exception:  # a student's process may raise anything
         return []
-    names = {name for name in found if type(name) is str} if type(found) is list else set()
+    if type(answer) is not list:
+        return []
+    names = {name for name in answer if type(name) is str}
     return [name for name in helpers if name in names]
 
 
@@ -37,7 +39,7 @@ def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
     for tree in trees:
         for bound, node in _bindings(tree):
             defined.setdefault(bound, []).append(node)
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     seen, waiting = {name}, [name]
     walked: set[int] = set()
     while waiting:
@@ -45,11 +47,11 @@ def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
             if id(node) in walked:  # one statement may bind many names
                 continue
             walked.add(id(node))
-            found.append(node)
+            nodes.append(node)
             used = _names_read(node) - seen
             seen |= used
             waiting += used
-    return found
+    return nodes
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -12,7 +12,7 @@ Beside this, only `racing/laps_in_guest.py` reaches into Triton, which counts fo
 | 3.8    | 2.14             | the same, without A |
 
 A: an index is made by `int()` of an array with one axis, which NumPy 2.5 refuses.
-`tests/test_kernels.py` runs all of this with each version that can be installed. With any other
+`tests/checking/test_kernels.py` runs all of this with each version that can be installed. With any other
 version, `trial` tells whether it works.
 
 Functions that take a student's function run where that lives. They go there as the text of this
@@ -53,9 +53,8 @@ def load() -> None:
 
     def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
         patch(tensor, *scope)
-        tensor.__index__ = lambda own: int(
-            own.handle.data.item()
-        )  # Triton up to 3.6 asks int() of an array with an axis
+        # Triton up to 3.6 calls int() of an array with an axis
+        tensor.__index__ = lambda size: int(size.handle.data.item())
 
     interpreter._patch_lang_tensor = patch_lang_tensor
 
@@ -73,45 +72,52 @@ def interpreted() -> Iterator[None]:
     kernels are interpreted anyway.
     """
     load()
-    jit, knobs = triton.runtime.jit.JITFunction, triton.knobs.runtime
-    made: dict[int, Any] = {}
+    jit = triton.runtime.jit.JITFunction
+    tuner = triton.runtime.autotuner.Autotuner
+    knobs = triton.knobs.runtime
+    functions: dict[int, Any] = {}
 
-    def of(kernel: Any) -> Any:
-        # a kernel's hash is that of all that it calls, which is patched here
-        if id(kernel) not in made:
-            made[id(kernel)] = interpreter.InterpretedFunction(_with_names_of_its_own(kernel.fn))
-        return made[id(kernel)]
+    def interpreted_function(kernel: Any) -> Any:
+        # by id: a kernel's hash depends on all that it calls, which is patched here
+        if id(kernel) not in functions:
+            function = _with_separate_names(kernel.fn)
+            functions[id(kernel)] = interpreter.InterpretedFunction(function)
+        return functions[id(kernel)]
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **named: Any) -> Any:
         if warmup:
             return None
-        own = of(kernel)
-        return interpreter.GridExecutor(own.rewrite(), own.arg_names, grid)(*arguments, **named)
+        function = interpreted_function(kernel)
+        executor = interpreter.GridExecutor(function.rewrite(), function.arg_names, grid)
+        return executor(*arguments, **named)
 
     def call(kernel: Any, *arguments: Any, **named: Any) -> Any:
-        return of(kernel)(*arguments, **named)
+        return interpreted_function(kernel)(*arguments, **named)
 
-    def bind(kernel: Any, held: Any, _kind: Any = None) -> Any:
-        return functools.partial(call, kernel, held) if isinstance(held, tl.tensor) else kernel
+    def bind(kernel: Any, instance: Any, _kind: Any = None) -> Any:
+        is_tensor = isinstance(instance, tl.tensor)
+        return functools.partial(call, kernel, instance) if is_tensor else kernel
 
-    # to time kernels here would tell nothing
-    def first(tuner: Any, *arguments: Any, **named: Any) -> Any:
+    def run_first_config(tuner: Any, *arguments: Any, **named: Any) -> Any:
+        # without a trial of each: times of interpreted kernels mean nothing
         return tuner.fn.run(*arguments, **named, **tuner.configs[0].all_kwargs())
 
-    tuner = triton.runtime.autotuner.Autotuner
-    with _put_back([*_language(), jit, tuner]):
+    with _restored([*_language(), jit, tuner]):
         interprets = knobs.interpret
-        jit.run, jit.__call__, jit.__get__, tuner.run = run, call, bind, first
+        jit.run = run
+        jit.__call__ = call
+        jit.__get__ = bind
+        tuner.run = run_first_config
         knobs.interpret = True
         try:
             yield
         finally:
             knobs.interpret = interprets
-            for own in made.values():
-                own.rewritten_fn.pop(own.fn, None)
+            for function in functions.values():
+                function.rewritten_fn.pop(function.fn, None)
 
 
-def _with_names_of_its_own(function: Any) -> Any:
+def _with_separate_names(function: Any) -> Any:
     """Return a copy of a kernel's function with a copy of its module's names, since the
     interpreter adds its own.
     """
@@ -127,38 +133,30 @@ def _with_names_of_its_own(function: Any) -> Any:
 
 def _language() -> list[Any]:
     """Return the modules of Triton's language and their classes, which the interpreter patches."""
-    found: dict[int, Any] = {}
-    for name in [
-        name
-        for name in sys.modules
-        if name == "triton.language" or name.startswith("triton.language.")
-    ]:
-        module = sys.modules[name]
-        found[id(module)] = module
-        kinds = [own for own in vars(module).values() if isinstance(own, type)]
-        found.update(
-            (id(own), own) for own in kinds if own.__module__.startswith("triton.language")
-        )
-    return list(found.values())
+    owners: dict[int, Any] = {}  # by id: several modules have the same class
+    for name, module in list(sys.modules.items()):
+        if name != "triton.language" and not name.startswith("triton.language."):
+            continue
+        owners[id(module)] = module
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__.startswith("triton.language"):
+                owners[id(value)] = value
+    return list(owners.values())
 
 
 @contextlib.contextmanager
-def _put_back(places: list[Any]) -> Iterator[None]:
-    """Let what these modules and classes hold be changed for as long as the context lasts."""
-    before = [dict(vars(place)) for place in places]
+def _restored(owners: list[Any]) -> Iterator[None]:
+    """Undo, at the end of the context, all changes of these modules' and classes' attributes."""
+    before = [dict(vars(owner)) for owner in owners]
     try:
         yield
     finally:
-        for place, held in zip(places, before, strict=True):
-            for name in [
-                name
-                for name, own in vars(place).items()
-                if name not in held or held[name] is not own
-            ]:
-                if name in held:
-                    setattr(place, name, held[name])
-                else:
-                    delattr(place, name)
+        for owner, attributes in zip(owners, before, strict=True):
+            for name, value in list(vars(owner).items()):
+                if name not in attributes:
+                    delattr(owner, name)
+                elif attributes[name] is not value:
+                    setattr(owner, name, attributes[name])
 
 
 # What a function's kernels do.
@@ -172,16 +170,15 @@ def written_in(code: list[Any] | None) -> bool:
 
     if code is None:
         return True
-    imported = {
-        part.asname or part.name
-        for part in code
-        if isinstance(part, ast.alias) and part.name == "jit"
-    }
-    for part in (part for node in code for part in ast.walk(node)):
-        used = [part.func] if isinstance(part, ast.Call) else getattr(part, "decorator_list", [])
-        for name in used:
-            if getattr(name, "attr", None) == "jit" or getattr(name, "id", None) in imported:
-                return True
+    imports = [part for part in code if isinstance(part, ast.alias) and part.name == "jit"]
+    imported = {part.asname or part.name for part in imports}
+    for node in code:
+        for part in ast.walk(node):
+            is_call = isinstance(part, ast.Call)
+            used = [part.func] if is_call else getattr(part, "decorator_list", [])  # type: ignore[attr-defined]
+            for name in used:
+                if getattr(name, "attr", None) == "jit" or getattr(name, "id", None) in imported:
+                    return True
     return False
 
 
@@ -189,15 +186,15 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
     """Return how many numbers kernels read and wrote outside of the tensors that they were given;
     None of no result.
 
-    Kernels run in Triton's interpreter for this, on a GPU too, and it asks before it follows a
-    pointer: what lies outside stays as it is, whatever a kernel does.
+    Kernels run in Triton's interpreter for this, also on a GPU. Each load and store is masked, so
+    that memory outside is neither read nor changed, whatever a kernel does.
 
     Parameters
     ----------
     function : callable
         It launches kernels.
     way_back : bool
-        Whether to go back through the result, too.
+        Whether to call `backward` on the result as well.
     arguments : tuple
         What it is called with; it gets copies of tensors.
     """
@@ -205,59 +202,72 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
     import torch
 
     load()
-    inside: list[tuple[int, int]] = []
-    reads, writes = [0], [0]
+    extents: list[tuple[int, int]] = []  # the addresses of each tensor: first, and one past last
+    counts = {"reads": 0, "writes": 0}
     executor, memory = interpreter.GridExecutor, interpreter._interpreter
-    bring = executor._init_args_hst
+    to_cpu = executor._init_args_hst
 
-    def extent(own: Any) -> tuple[int, int]:
-        size = 1 + sum(
-            (length - 1) * step for length, step in zip(own.shape, own.stride(), strict=True)
-        )
-        return own.data_ptr(), own.data_ptr() + size * own.element_size()
+    def extent(tensor: Any) -> tuple[int, int]:
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        size = 1 + sum((length - 1) * stride for length, stride in steps)
+        return tensor.data_ptr(), tensor.data_ptr() + size * tensor.element_size()
 
-    def brought(own: Any, *given: Any) -> Any:
-        """Bring tensors to where kernels are interpreted, the CPU's memory, and note where they
-        lie there.
+    def to_cpu_with_extents(launch: Any, *inputs: Any) -> Any:
+        """Copy tensors to the CPU's memory, where kernels are interpreted; note their addresses
+        there.
         """
-        positional, named = bring(own, *given)
-        held = [getattr(one, "base", one) for one in (*positional, *named.values())]
-        inside[:] = [extent(one) for one in held if isinstance(one, torch.Tensor) and one.numel()]
+        positional, named = to_cpu(launch, *inputs)
+        values = [getattr(value, "base", value) for value in (*positional, *named.values())]
+        tensors = [value for value in values if isinstance(value, torch.Tensor) and value.numel()]
+        extents[:] = [extent(tensor) for tensor in tensors]
         return positional, named
 
-    def allowed(places: Any, mask: Any, count: list[int]) -> Any:
-        found = np.zeros(np.shape(places), bool)
-        for begin, end in inside:
-            found |= (places >= begin) & (places < end)
-        count[0] += int((mask & ~found).sum())
-        return mask & found
+    def inside(pointers: Any, mask: Any, access: str) -> Any:
+        """Return the mask without pointers to no tensor; count those."""
+        known = np.zeros(np.shape(pointers), bool)
+        for begin, end in extents:
+            known |= (pointers >= begin) & (pointers < end)
+        counts[access] += int((mask & ~known).sum())
+        return mask & known
 
     class Watched:
-        def load(self, places: Any, mask: Any, other: Any, kind: Any) -> Any:
-            return memory.load(places, allowed(places, mask, reads), other, kind)
+        """The interpreter's memory, of which kernels reach no more than their tensors."""
 
-        def store(self, places: Any, value: Any, mask: Any) -> Any:
-            return memory.store(places, value, allowed(places, mask, writes))
+        def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
+            return memory.load(pointers, inside(pointers, mask, "reads"), other, kind)
 
-        def atomic_rmw(self, operation: Any, places: Any, value: Any, mask: Any, order: Any) -> Any:
-            return memory.atomic_rmw(operation, places, value, allowed(places, mask, writes), order)
+        def store(self, pointers: Any, value: Any, mask: Any) -> Any:
+            return memory.store(pointers, value, inside(pointers, mask, "writes"))
+
+        def atomic_rmw(self, op: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
+            mask = inside(pointers, mask, "writes")
+            return memory.atomic_rmw(op, pointers, value, mask, order)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
 
-    given = [
-        own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own
-        for own in arguments
-    ]
+    inputs = _copied(arguments, way_back)
     with interpreted():
         try:
-            executor._init_args_hst, interpreter._interpreter = brought, Watched()
-            result = function(*given)
+            executor._init_args_hst = to_cpu_with_extents
+            interpreter._interpreter = Watched()
+            result = function(*inputs)
             if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
                 result.backward(torch.ones_like(result))
         finally:
-            executor._init_args_hst, interpreter._interpreter = bring, memory
-    return None if result is None else (reads[0], writes[0])
+            executor._init_args_hst = to_cpu
+            interpreter._interpreter = memory
+    return None if result is None else (counts["reads"], counts["writes"])
+
+
+def _copied(arguments: Any, requires_grad: bool) -> list[Any]:
+    """Return arguments with copies of tensors."""
+    import torch
+
+    return [
+        value.clone().requires_grad_(requires_grad) if isinstance(value, torch.Tensor) else value
+        for value in arguments
+    ]
 
 
 def launches(function: Any, way_back: bool, *arguments: Any) -> tuple[bool, bool]:
@@ -267,51 +277,49 @@ def launches(function: Any, way_back: bool, *arguments: Any) -> tuple[bool, bool
     import torch
 
     load()
-    count = [0]
+    count = 0
 
-    def counted(own: Any) -> Any:
+    def counted(method: Any) -> Any:
         def launch(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
-            return own(*arguments, **named)
+            nonlocal count
+            count += 1
+            return method(*arguments, **named)
 
         return launch
 
-    places = [(interpreter.GridExecutor, "__call__"), (triton.runtime.jit.JITFunction, "run")]
-    given = [
-        own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own
-        for own in arguments
-    ]
-    with _put_back([place for place, _ in places]):
-        for place, name in places:
-            setattr(place, name, counted(getattr(place, name)))
-        result = function(*given)
-        forward, count[0] = count[0], 0
+    methods = [(interpreter.GridExecutor, "__call__"), (triton.runtime.jit.JITFunction, "run")]
+    inputs = _copied(arguments, way_back)
+    with _restored([owner for owner, _name in methods]):
+        for owner, name in methods:
+            setattr(owner, name, counted(getattr(owner, name)))
+        result = function(*inputs)
+        forward = count
+        count = 0
         if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
             result.sum().backward()
-    return forward > 0, count[0] > 0
+    return forward > 0, count > 0
 
 
-# Whether this machine can judge: the course's own code goes the ways that a student's would.
+# Whether this machine can judge: the course's own code runs as a student's would.
 
 
-def trial(what: str) -> str:
-    """Return why a check that needs `what` could not be judged on this machine, in one line; "" if
+def trial(on: str) -> str:
+    """Return why a check that needs `on` could not be judged on this machine, in one line; "" if
     it can be.
 
     Parameters
     ----------
-    what : str
+    on : str
         "gpu", "triton", "bf16" or "compile".
     """
     try:
-        TRIALS[what]()
-    # a compiler, which has said on stderr what it lacks
-    except subprocess.CalledProcessError as error:
+        TRIALS[on]()
+    except subprocess.CalledProcessError as error:  # of a compiler; its reason is on stderr
         program = error.cmd if isinstance(error.cmd, str) else error.cmd[0]
         return f"{program} ended with status {error.returncode}"[:MOST_REASON]
     except Exception as error:
-        said = next(iter(str(error).strip().splitlines()), "")
-        return f"{type(error).__name__}: {said}"[:MOST_REASON].rstrip(": ")
+        reason = next(iter(str(error).strip().splitlines()), "")
+        return f"{type(error).__name__}: {reason}"[:MOST_REASON].rstrip(": ")
     return ""
 
 
@@ -353,11 +361,11 @@ def _try_kernels() -> None:
     x = torch.ones(5, 16, device=device)
     if launches(_products, False, x) != (True, False):
         raise RuntimeError("launches of kernels are not seen")
-    found = [outside(_products, False, x, guarded) for guarded in (True, False)]
-    if found[0] != (0, 0):
-        raise RuntimeError(f"a kernel that keeps to its tensors is said to leave them: {found[0]}")
-    if found[1] is None or min(found[1]) <= 0:
-        raise RuntimeError(f"a kernel that leaves its tensors is said to keep to them: {found[1]}")
+    counts = [outside(_products, False, x, guarded) for guarded in (True, False)]
+    if counts[0] != (0, 0):
+        raise RuntimeError(f"a kernel that keeps to its tensors is said to leave them: {counts[0]}")
+    if counts[1] is None or min(counts[1]) <= 0:
+        raise RuntimeError(f"a kernel that leaves its tensors is said to keep to them: {counts[1]}")
     _launch(torch.float32, device)  # as before, after all of that
 
 
@@ -375,13 +383,13 @@ def _launch(kind: Any, device: str) -> None:
     # sums are exact in any dtype
     x = (torch.arange(37 * 16, device=device).reshape(37, 16) % 7 - 3).to(kind)
     exact = x.double()
-    own = exact @ exact.mT
-    _expect(_products(x), torch.stack([own.amax(1), own.square().sum(1)], 1))
+    products = exact @ exact.mT
+    _expect(_products(x), torch.stack([products.amax(1), products.square().sum(1)], 1))
 
 
-def _expect(found: Any, expected: Any) -> None:
+def _expect(result: Any, expected: Any) -> None:
     """Raise ArithmeticError unless two tensors agree."""
-    gap = (found.detach().double().cpu() - expected.detach().double().cpu()).abs().max().item()
+    gap = (result.detach().double().cpu() - expected.detach().double().cpu()).abs().max().item()
     if not gap <= 1e-3 * max(1.0, expected.abs().max().item()):
         raise ArithmeticError(f"a result is wrong by {gap:.3g}")
 
@@ -425,7 +433,9 @@ def _kernel() -> Any:
         inside = rows < n
         if not GUARDED:
             inside = rows >= 0
-        own = tl.load(x + rows[:, None] * TILE + columns[None, :], mask=inside[:, None], other=0.0)
+        queries = tl.load(
+            x + rows[:, None] * TILE + columns[None, :], mask=inside[:, None], other=0.0
+        )
         top = tl.full((TILE,), float("-inf"), tl.float32)
         total = tl.zeros((TILE,), tl.float32)
         for start in range(0, n, TILE):
@@ -433,7 +443,7 @@ def _kernel() -> Any:
             tile = tl.load(
                 x + others[:, None] * TILE + columns[None, :], mask=others[:, None] < n, other=0.0
             )
-            products = tl.dot(own, tl.trans(tile), input_precision="ieee")
+            products = tl.dot(queries, tl.trans(tile), input_precision="ieee")
             top = tl.maximum(top, tl.max(tl.where(others[None, :] < n, products, float("-inf")), 1))
             total += tl.sum(_squared(products), 1)
         tl.store(out + rows * 2, top, mask=inside)

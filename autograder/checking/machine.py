@@ -41,54 +41,54 @@ _tried: dict[str, str] = {}
 """For each thing that was tried, why it does not work; "" if it does."""
 
 
-def has(what: str) -> bool:
+def has(on: str) -> bool:
     """Tell whether this machine has what `on=` names, as far as is known without a trial."""
-    if what == "own":  # nobody knows before the course's own answer is asked
+    if on == "own":  # unknown until the course's own answer is examined
         return True
-    return _installed(what) and not _tried.get(what)
+    return _installed(on) and not _tried.get(on)
 
 
-def lacks(what: str) -> Message | str:
+def lacks(on: str) -> Message | str:
     """Return a `Message` if the machine lacks what `on=` names; otherwise an empty text."""
-    if not what or has(what):
+    if not on or has(on):
         return ""
-    reason = _tried.get(what, "")
-    return Message(FAULTY, what=NAMES[what], reason=reason) if reason else LACKS[what]
+    reason = _tried.get(on, "")
+    return Message(FAULTY, what=NAMES[on], reason=reason) if reason else LACKS[on]
 
 
-def fails(what: str) -> Message | str:
+def fails(on: str) -> Message | str:
     """Do as `lacks`, but try the requirement first, once per process, before any student is
     judged by it.
     """
-    if what and what not in _tried and has(what):
+    if on and on not in _tried and has(on):
         if not _installed("gpu"):
             os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton asks for it as it is imported
-        _tried[what] = kernels.trial(what)
-    return lacks(what)
+        _tried[on] = kernels.trial(on)
+    return lacks(on)
 
 
-def presume(found: Mapping[str, str]) -> None:
+def presume(results: Mapping[str, str]) -> None:
     """Take over the results from where submissions run: for each thing, why it does not work
     there, "" if it does.
     """
-    _tried.update(found)
+    _tried.update(results)
 
 
-def known(what: str, whose: str) -> str:
-    """Return `what`; raise ValueError, naming whose it is, if `what` is unknown."""
-    if what and what not in LACKS:
+def known(on: str, declared_by: str) -> str:
+    """Return `on`; raise ValueError, naming what declared it, if it is unknown."""
+    if on and on not in LACKS:
         raise ValueError(
-            f"{whose} has on={what!r}, which does not exist; use one of: {', '.join(LACKS)}"
+            f"{declared_by} has on={on!r}, which does not exist; use one of: {', '.join(LACKS)}"
         )
-    return what
+    return on
 
 
-def _installed(what: str) -> bool:
-    if what == "triton":
+def _installed(on: str) -> bool:
+    if on == "triton":
         return _is_there("triton")  # without importing it, which takes a second and more
-    if what == "compile":
+    if on == "compile":
         return _is_there("torch")
-    if what == "bf16":
+    if on == "bf16":
         return _installed("triton") and _installed("gpu")
     if not _is_there("torch"):
         return False

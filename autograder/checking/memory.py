@@ -2,15 +2,27 @@
 on every machine.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .expect import Failed, shapes
 from .modules import run_remote
-from .peak_memory import held
+from .peak_memory import peak_memory
 from .subject import Subject
 from .words import Message
 
+MOST_AXES = 32
+MOST_DTYPE = 20
 MOST_LINE = 100
+NOT_COUNTED = "its memory could not be counted"
+
+
+class Measurement(NamedTuple):
+    """The memory of a call, in bytes, and its largest tensor: see `peak_memory.peak_memory`."""
+
+    size: int
+    shape: tuple[int, ...]
+    dtype: str
+    line: str
 
 
 def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
@@ -20,18 +32,23 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
     Its inputs do not count, but its result does. For the limits of this method see
     autograder/README.md.
     """
-    told: list[Any] = []
+    measurements: list[Measurement] = []
 
     def measured(*copies: Any) -> tuple[Any, list[Any]]:
-        result, *told[:] = _as_told(run_remote(held, subject.function, copies))
-        # Two functions did the same if both held enough, or if what was too large looks the same.
-        size, shape, dtype, _line = told
-        return result, [1, *(n for n in shape if n > 1), dtype] if size > most else [0]
+        result, measurement = _checked(run_remote(peak_memory, subject.function, copies))
+        measurements.append(measurement)
+        # This is compared with what a listed answer holds: two functions did the same if neither
+        # held too much, or if their largest tensors look the same.
+        if measurement.size <= most:
+            return result, [0]
+        sizes = [n for n in measurement.shape if n > 1]
+        return result, [1, *sizes, measurement.dtype]
 
-    result, (over, *_) = subject.result(subject.call(arguments, measured, "memory"), subject.name)
+    call = subject.call(arguments, measured, "memory")
+    result, (over, *_) = subject.result(call, subject.name)
     if not over:
         return result
-    size, shape, dtype, line = told
+    size, shape, dtype, line = measurements[-1]
     message = Message(
         "{function} held {held} MB at once beyond its inputs of shape {shapes}; {most} MB are "
         "enough.",
@@ -44,27 +61,25 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
         largest = Message(
             "Its largest tensor had shape {shape} and dtype {dtype}", shape=str(shape), dtype=dtype
         )
-        template = (
-            "{message} {largest}; it is created in the line `{line}`."
-            if line
-            else "{message} {largest}."
-        )
+        template = "{message} {largest}."
+        if line:
+            template = "{message} {largest}; it is created in the line `{line}`."
         message = Message(template, message=message, largest=largest, line=line)
     raise Failed(message, explained=True)
 
 
-def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
-    """Return the result of `held` if it is well-formed: it may come from a student's process."""
-    if isinstance(told, (tuple, list)) and len(told) == 5:
-        result, size, shape, dtype, line = told
-        sizes = (
-            isinstance(shape, (tuple, list))
-            and len(shape) <= 32
-            and all(type(n) is int and n >= 0 for n in shape)
-        )
-        if type(size) is int and size >= 0 and sizes and type(dtype) is str and type(line) is str:
-            line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[
-                :MOST_LINE
-            ]
-            return result, size, tuple(shape), dtype[:20], line
-    raise TypeError("its memory could not be counted")
+def _checked(answer: Any) -> tuple[Any, Measurement]:
+    """Return the parts of `peak_memory`'s answer if it is well-formed: it may come from a
+    student's process.
+    """
+    if not isinstance(answer, (tuple, list)) or len(answer) != 5:
+        raise TypeError(NOT_COUNTED)
+    result, size, shape, dtype, line = answer
+    if not isinstance(shape, (tuple, list)) or len(shape) > MOST_AXES:
+        raise TypeError(NOT_COUNTED)
+    if not all(type(n) is int and n >= 0 for n in [size, *shape]):
+        raise TypeError(NOT_COUNTED)
+    if type(dtype) is not str or type(line) is not str:
+        raise TypeError(NOT_COUNTED)
+    line = "".join(letter for letter in line if letter.isprintable() and letter != "`")
+    return result, Measurement(size, tuple(shape), dtype[:MOST_DTYPE], line[:MOST_LINE])

@@ -23,18 +23,18 @@ CLOSE = 3e-4
 class Mismatch:
     """One draw in which a check failed.
 
-    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has
-    the check's names of numbers, such as n_q and d_k. `shapes` are the expected one and the one
-    that came, where those differ; `dtypes` likewise. `arguments` are those of the last call, by
-    name, as arrays; `drawn` are the same as they were given, and `intact` says whether they still
-    are what the function got. `result` is what it returned, and `part` the place of `got` among the
-    parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
-    right answer, or None, and `call` calls `function`, the one under test, with arrays. `modules`
-    are the right one and the one under test, where what was called is a module of torch. `wrong`
-    tells which elements are wrong. `changed` names the argument that was changed in place. `steady`
-    tells whether the same results come again; None where nobody asked yet, and `wavers` whether the
-    right one does and the other does not. `expected_again` is the right answer's own second result,
-    and `seconds` is how long was computed for all that.
+    `expected` and `got` are arrays, of one shape or not; `what` is their name in messages. `sizes`
+    has the check's names of numbers, such as n_q and d_k. `shapes` are the expected shape and the
+    actual one, where those differ; `dtypes` likewise. `arguments` are those of the last call, by
+    name, as arrays; `drawn` are the same as the check drew them, and `intact` says whether the
+    function left them unchanged. `result` is what it returned, and `part` the index of `got` among
+    the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer`
+    is a right answer, or None, and `call` calls `function`, the one under test, with arrays.
+    `modules` are the right one and the one under test, where a module of torch was called. `wrong`
+    says which elements are wrong. `changed` names the argument that was changed in place. `steady`
+    says whether both functions return the same in a second call, None before that call; `wavers`,
+    whether the right answer does and the other function does not. `expected_again` is the right
+    answer's second result, and `seconds` is the time that all these calls took.
     """
 
     expected: np.ndarray | None = None
@@ -66,31 +66,32 @@ def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mi
     one not constant.
     """
 
-    def looked_at(mismatch: Mismatch) -> Claims:
+    def compared(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
         if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
             return ()
         e, g = e.astype(float), g.astype(float)
-        if (
-            not (np.isfinite(e).all() and np.isfinite(g).all())
-            or np.ptp(e) <= CLOSE * np.abs(e).max()
-            or equal(g, e)
-        ):
+        if not (np.isfinite(e).all() and np.isfinite(g).all()):
+            return ()
+        is_constant = np.ptp(e) <= CLOSE * np.abs(e).max()
+        if is_constant or equal(g, e):
             return ()
         return relation(mismatch, e, g)
 
-    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
-    return looked_at
+    compared.__doc__ = relation.__doc__
+    compared.__name__ = relation.__name__
+    return compared
 
 
 def same_shape(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
     """Do as `comparable`, for arrays of one shape."""
 
-    def looked_at(mismatch: Mismatch, e: Any, g: Any) -> Claims:
+    def compared(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         return relation(mismatch, e, g) if e.shape == g.shape else ()
 
-    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
-    return comparable(looked_at)
+    compared.__doc__ = relation.__doc__
+    compared.__name__ = relation.__name__
+    return comparable(compared)
 
 
 def equal(a: Any, b: Any) -> bool:

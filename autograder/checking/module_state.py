@@ -34,7 +34,9 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
         "_load_state_dict_post_hooks": "register_load_state_dict_post_hook",
     }
     usual = vars(torch.nn.Module())
-    modes, hooks, attributes = {}, {}, {}
+    modes: dict[str, bool] = {}
+    hooks: dict[str, int] = {}
+    attributes: dict[str, str] = {}
     for path, part in module.named_modules():
         modes[path] = part.training
         attributes[f"{path}.__class__"] = type(part).__name__
@@ -45,50 +47,50 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
                 plain = value is None or type(value) in (bool, int, float, str, tuple, list, dict)
                 attributes[f"{path}.{name}"] = repr(value)[:200] if plain else type(value).__name__
     parameters = dict(module.named_parameters())
-    for path, own in parameters.items():
-        hooks[f"{path} register_hook"] = len(own._backward_hooks or ())
+    for path, parameter in parameters.items():
+        hooks[f"{path} register_hook"] = len(parameter._backward_hooks or ())
     results = []
     if len(inputs):
         try:
             with torch.no_grad():
-                made = module(*inputs)
-            results = [
-                own.detach().clone()
-                for own in (made if isinstance(made, (tuple, list)) else [made])
-            ]
+                result = module(*inputs)
+            parts = result if isinstance(result, (tuple, list)) else [result]
+            results = [part.detach().clone() for part in parts]
         except Exception as error:
             results = [type(error).__name__]
+    # Each gradient was set to 1 at the beginning.
+    gradients = {
+        path: parameter.grad is not None and bool((parameter.grad == 1).all())
+        for path, parameter in parameters.items()
+    }
     return {
-        "parameters": {path: own.detach().clone() for path, own in parameters.items()},
-        "buffers": {path: own.detach().clone() for path, own in module.named_buffers()},
+        "parameters": {path: parameter.detach().clone() for path, parameter in parameters.items()},
+        "buffers": {path: buffer.detach().clone() for path, buffer in module.named_buffers()},
         "modes": modes,
-        "requires_grad": {path: own.requires_grad for path, own in parameters.items()},
+        "requires_grad": {path: parameter.requires_grad for path, parameter in parameters.items()},
         "hooks": hooks,
         "attributes": attributes,
-        "gradients": {
-            path: own.grad is not None and bool((own.grad == 1).all())
-            for path, own in parameters.items()
-        },
+        "gradients": gradients,
         "results": results,
     }
 
 
 @contextlib.contextmanager
-def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
+def left_as_it_was(module: Module, *inputs: Any) -> Iterator[None]:
     """Fail if a module has changed between the beginning and the end of the context; say in a
     sentence what differs.
 
     Parameters
     ----------
-    given : Module
-        The module passed to the function under test. `given.name` is its name in feedback.
+    module : Module
+        The module passed to the function under test. `module.name` is its name in feedback.
     inputs
         The inputs to call the module with before and after, in its current mode. Without any, it is
         not called.
     """
-    before = given.run_remote(described, inputs, True)
+    before = module.run_remote(described, inputs, True)
     yield
-    expect_left(before, given.run_remote(described, inputs), given.name)
+    expect_left(before, module.run_remote(described, inputs), module.name)
 
 
 def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
@@ -103,8 +105,8 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     _expect_trained(before["requires_grad"], after["requires_grad"], name)
     _expect_hooks(before["hooks"], after["hooks"], name)
     _expect_attributes(before["attributes"], after["attributes"], name)
-    for path, own in before["gradients"].items():
-        if after["gradients"][path] is not own:
+    for path, has_gradient in before["gradients"].items():
+        if after["gradients"][path] is not has_gradient:
             message = (
                 "The call changed or removed the gradient of the parameter {part} of `{name}`."
             )
@@ -124,83 +126,76 @@ def _owner(path: str, name: str | Message) -> Message:
 
 
 def _expect_numbers(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
-    for kind, what in (
+    for kind, template in (
         ("parameters", "the parameter {part} of `{name}`"),
         ("buffers", "the buffer {part} of `{name}`"),
     ):
-        for path, own in before[kind].items():
+        for path, value in before[kind].items():
             expect_close(
-                after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name)
+                after[kind][path], value, what=Message(template, part=path[:MOST_SAID], name=name)
             )
 
 
 def _expect_modes(before: dict[str, bool], after: dict[str, bool], name: str | Message) -> None:
-    for path, own in before.items():
-        if after[path] is not own:
-            if own:
-                message = (
-                    "{owner} was in training mode before the call, but is in evaluation "
-                    "mode after it."
-                )
-            else:
-                message = (
-                    "{owner} was in evaluation mode before the call, but is in training "
-                    "mode after it."
-                )
-            raise _fails(message, owner=_owner(path, name))
+    for path, training in before.items():
+        if after[path] is training:
+            continue
+        message = (
+            "{owner} was in evaluation mode before the call, but is in training mode after it."
+        )
+        if training:
+            message = (
+                "{owner} was in training mode before the call, but is in evaluation mode after it."
+            )
+        raise _fails(message, owner=_owner(path, name))
 
 
 def _expect_trained(before: dict[str, bool], after: dict[str, bool], name: str | Message) -> None:
-    for path, own in before.items():
-        if after[path] is not own:
+    for path, trained in before.items():
+        if after[path] is not trained:
             message = (
                 "The parameter {part} of `{name}` had `requires_grad={before}` before the call, "
                 "but has {after} after it."
             )
-            raise _fails(
-                message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own)
-            )
+            values = {"before": str(trained), "after": str(not trained)}
+            raise _fails(message, part=path[:MOST_SAID], name=name, **values)
 
 
 def _expect_hooks(before: dict[str, int], after: dict[str, int], name: str | Message) -> None:
-    for place in [*before, *after]:
-        was, found = before.get(place, 0), after.get(place, 0)
-        if found != was:
-            path, _, kind = place.partition(" ")
-            if found > was:
-                message = "{owner} has a new hook after the call, from `{kind}`."
-            else:
-                message = "{owner} has lost a hook in the call, from `{kind}`."
-            raise _fails(message, owner=_owner(path, name), kind=kind[:MOST_SAID])
+    for key in [*before, *after]:
+        was, now = before.get(key, 0), after.get(key, 0)
+        if now == was:
+            continue
+        path, _, kind = key.partition(" ")
+        message = "{owner} has lost a hook in the call, from `{kind}`."
+        if now > was:
+            message = "{owner} has a new hook after the call, from `{kind}`."
+        raise _fails(message, owner=_owner(path, name), kind=kind[:MOST_SAID])
 
 
 def _expect_attributes(before: dict[str, str], after: dict[str, str], name: str | Message) -> None:
-    for place in [*before, *after]:
-        was, found = before.get(place), after.get(place)
-        if found != was:
-            path, _, attribute = place.rpartition(".")
-            values = {"attribute": attribute[:MOST_SAID], "owner": _owner(path, name)}
-            if was is None:
-                message = "{owner} has a new attribute `{attribute}` after the call."
-                raise _fails(message, **values)
-            if found is None:
-                raise _fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
-            message = (
-                "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
-            )
-            raise _fails(
-                message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID]
-            )
+    for key in [*before, *after]:
+        was, now = before.get(key), after.get(key)
+        if now == was:
+            continue
+        path, _, attribute = key.rpartition(".")
+        values = {"attribute": attribute[:MOST_SAID], "owner": _owner(path, name)}
+        if was is None:
+            raise _fails("{owner} has a new attribute `{attribute}` after the call.", **values)
+        if now is None:
+            raise _fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
+        message = "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
+        values |= {"before": str(was)[:MOST_SAID], "after": str(now)[:MOST_SAID]}
+        raise _fails(message, **values)
 
 
 def _expect_results(before: list[Any], after: list[Any], name: str | Message) -> None:
     differs = "After the call, `{name}` returns something else for the same input."
     if len(after) != len(before):
         raise _fails(differs, name=name)
-    for own, came in zip(before, after, strict=True):
-        if hasattr(own, "shape"):
-            expect_close(
-                came, own, what=Message("the result of `{name}` for the same input", name=name)
-            )
-        elif came != own:
+    for result, later in zip(before, after, strict=True):
+        if hasattr(result, "shape"):
+            what = Message("the result of `{name}` for the same input", name=name)
+            expect_close(later, result, what=what)
+        elif later != result:
             raise _fails(differs, name=name)

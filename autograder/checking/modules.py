@@ -21,27 +21,28 @@ from .words import Message, joined
 class Step(NamedTuple):
     """A call that is foreseen; see `Subject.foresee`.
 
-    `what` and `arguments` are those of the `Call` that will be made. `op` is what is asked of
+    `method` and `arguments` are those of the `Call` that will be made. `op` is the request to
     `target`, which is an object or the number of an earlier step, whose result it is: "call" or,
-    with a function of the check's own, "run". `given` are the arguments that it is asked with.
+    with a function of the check's own, "run". `inputs` are the arguments of the request.
     """
 
-    what: str
+    method: str
     arguments: Sequence[Any]
     op: str
     target: Any
-    given: Sequence[Any]
+    inputs: Sequence[Any]
     function: Callable[..., Any] | None = None
 
 
-MOST_NAMES, MOST_NAME = 4, 60
+MOST_NAMES = 4
+MOST_NAME = 60
 # what torch says of a result without a way back
 CUT_OFF = "does not require grad and does not have a grad_fn"
 CUTS = Message("`detach`, `.data`, `torch.no_grad`, `torch.tensor(...)` or NumPy")
 """What cuts gradients off."""
 
 
-def kept(function: Any, module: Any) -> Any:
+def copied_to(function: Any, module: Any) -> Any:
     """Return a copy of a torch module of the check's own, as an object where `function` lives."""
     return function._keep(module) if hasattr(type(function), "_keep") else copy.deepcopy(module)
 
@@ -117,15 +118,15 @@ class Module:
     ----------
     subject : Subject
         The function under test.
-    own : torch.nn.Module, or a handle
+    module : torch.nn.Module, or a handle
     name : str
         Its name in feedback, such as "MultiHeadAttention(6, 2)".
     """
 
     _is_module = True
 
-    def __init__(self, subject: Any, own: Any, name: str):
-        self.subject, self.own, self.name = subject, own, name
+    def __init__(self, subject: Any, module: Any, name: str):
+        self.subject, self.module, self.name = subject, module, name
 
     @property
     def calls(self) -> list[Any]:
@@ -135,34 +136,33 @@ class Module:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
-        return self.subject.result(self.subject.call(arguments, self.own, "forward"), self.name)
+        call = self.subject.call(arguments, self.module, "forward")
+        return self.subject.result(call, self.name)
 
     def by_name(self, *arguments: Any, **named: Any) -> Any:
         """Do as a call, where some of the arguments, or all, are given by their names."""
-        own, names, first = self.own, list(named), len(arguments)
+        count = len(arguments)
 
         def by_name(*values: Any) -> Any:
-            return own(*values[:first], **dict(zip(names, values[first:], strict=True)))
+            return self.module(*values[:count], **dict(zip(named, values[count:], strict=True)))
 
-        return self.subject.result(
-            self.subject.call((*arguments, *named.values()), by_name, "by_name"), self.name
-        )
+        call = self.subject.call((*arguments, *named.values()), by_name, "by_name")
+        return self.subject.result(call, self.name)
 
     def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
         """Say with which arguments the module is called next; see `Subject.foresee`."""
-        self.subject.foresee(*[Step("forward", own, "call", self.own, own) for own in cases])
+        self.subject.foresee(
+            *[Step("forward", inputs, "call", self.module, inputs) for inputs in cases]
+        )
 
     def error(self, *arguments: Any) -> BaseException | None:
         """Return the exception that the module raises for these arguments, or None."""
-        error: BaseException | None = self.subject.call(
-            arguments, self.own, "forward", must_raise=True
-        ).error
+        call = self.subject.call(arguments, self.module, "forward", must_raise=True)
+        error: BaseException | None = call.error
         return error
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each of its parameters, by name; what is none, such as a buffer,
-        is left out.
-        """
+        """Return the shape of each of its parameters, by name, without buffers."""
         return {name: shape for name, (shape, _first) in self.named().items()}
 
     def named(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -171,7 +171,7 @@ class Module:
         """
 
         def named() -> dict[str, tuple[tuple[int, ...], str]]:
-            state = _state(self.own, keep_vars=True)
+            state = _state(self.module, keep_vars=True)
             parameters = {
                 name: part for name, part in state.items() if type(part).__name__ == "Parameter"
             }
@@ -180,12 +180,12 @@ class Module:
                 first.setdefault(id(part), name)
             return {name: (tuple(part.shape), first[id(part)]) for name, part in parameters.items()}
 
-        found: dict[str, tuple[tuple[int, ...], str]] = self._asked(named, "state_dict")
-        return found
+        result: dict[str, tuple[tuple[int, ...], str]] = self._request(named, "state_dict")
+        return result
 
     def state(self) -> Any:
         """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
-        return self._asked(lambda: _state(self.own), "state_dict")
+        return self._request(lambda: _state(self.module), "state_dict")
 
     def load(
         self, values: dict[str, Any], dtype: Any = None, training: bool | None = None
@@ -195,7 +195,7 @@ class Module:
         Before that, convert all parameters to a dtype of torch's and set the mode, where these are
         given. It is one message to a module that lives elsewhere.
         """
-        self._asked(lambda: run_remote(prepare, self.own, (values, dtype, training)), "load")
+        self._request(lambda: run_remote(prepare, self.module, (values, dtype, training)), "load")
         return self
 
     def run_remote(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -205,27 +205,30 @@ class Module:
         It is one message, whatever the function does, such as training. It goes there as text: it
         imports what it needs itself, and uses no names around it.
         """
-        return self._asked(lambda: run_remote(function, self.own, arguments), function.__name__)
+        return self._request(
+            lambda: run_remote(function, self.module, arguments), function.__name__
+        )
 
     def to(self, dtype: Any) -> "Module":
         """Convert the parameters to a dtype of torch's; return the module itself."""
-        self._asked(lambda: ask(self.own, "to", dtype) and None, "to")
+        self._request(lambda: ask(self.module, "to", dtype) and None, "to")
         return self
 
     def train(self, mode: bool = True) -> "Module":
         """Set the mode: as in training, or as in use; return the module itself."""
-        self._asked(lambda: ask(self.own, "train", mode) and None, "train")
+        self._request(lambda: ask(self.module, "train", mode) and None, "train")
         return self
 
     def read(self, name: str) -> Any:
         """Return an attribute, None where there is no such."""
-        return self._asked(lambda: getattr(self.own, name, None), "read")
+        return self._request(lambda: getattr(self.module, name, None), "read")
 
-    def _asked(self, function: Callable[[], Any], what: str) -> Any:
-        return self.subject.result(self.subject.call((), function, what), f"{self.name}.{what}")
+    def _request(self, function: Callable[[], Any], method: str) -> Any:
+        call = self.subject.call((), function, method)
+        return self.subject.result(call, f"{self.name}.{method}")
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
-        return self.subject.differentiated(arguments, upstream, self.own, self.name)
+        return self.subject.differentiated(arguments, upstream, self.module, self.name)
 
 
 def _state(module: Any, **keywords: Any) -> dict[str, Any]:
@@ -255,45 +258,45 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
         The shapes by name, the names as `state_dict` has them.
     """
     named = module.named()
-    found = {name: shape for name, (shape, _first) in named.items()}
-    known = {named[name][1] for name in expected if name in named}
-    lacks = [name for name in expected if name not in found]
-    more = [
+    shapes = {name: shape for name, (shape, _first) in named.items()}
+    missing = [name for name in expected if name not in shapes]
+    # A second name of an expected parameter is allowed: the two share their first name.
+    first_names = {named[name][1] for name in expected if name in named}
+    unexpected = [
         name
         for name, (_shape, first) in named.items()
-        if name not in expected and first not in known
+        if name not in expected and first not in first_names
     ]
-    right = [name for name in expected if found.get(name) == expected[name]]
-    held = [Message("names and shapes are right for {names}", names=_names(right))] if right else []
-    if lacks and more:
+    right = [name for name in expected if shapes.get(name) == expected[name]]
+    passed = []
+    if right:
+        passed = [Message("names and shapes are right for {names}", names=_names(right))]
+    values: dict[str, Any] = {"module": module.name}
+    if missing and unexpected:
         message = "Missing in the `state_dict` of {module}: {lacks}. Unexpected: {more}."
-        raise Failed(
-            Message(message, module=module.name, lacks=_names(lacks), more=_names(more)),
-            held,
-            explained=True,
-        )
-    if lacks:
+        values |= {"lacks": _names(missing), "more": _names(unexpected)}
+        raise Failed(Message(message, **values), passed, explained=True)
+    if missing:
         message = "Missing in the `state_dict` of {module}: {lacks}."
-        raise Failed(
-            Message(message, module=module.name, lacks=_names(lacks)), held, explained=True
-        )
-    if more:
+        values |= {"lacks": _names(missing)}
+        raise Failed(Message(message, **values), passed, explained=True)
+    if unexpected:
         message = "Unexpected in the `state_dict` of {module}: {more}."
-        raise Failed(Message(message, module=module.name, more=_names(more)), held, explained=True)
+        values |= {"more": _names(unexpected)}
+        raise Failed(Message(message, **values), passed, explained=True)
     for name, shape in expected.items():
-        if found[name] != shape:
-            message = (
-                "Expected the parameter {name} of {module} to have shape {expected}, got {got}."
-            )
-            values = {
-                "name": f"`{name}`",
-                "module": module.name,
-                "expected": str(shape),
-                "got": str(found[name]),
-            }
-            failure = Failed(Message(message, **values), held, explained=True)
-            failure.shapes = shape, found[name]
-            raise failure
+        if shapes[name] == shape:
+            continue
+        message = "Expected the parameter {name} of {module} to have shape {expected}, got {got}."
+        values = {
+            "name": f"`{name}`",
+            "module": module.name,
+            "expected": str(shape),
+            "got": str(shapes[name]),
+        }
+        failure = Failed(Message(message, **values), passed, explained=True)
+        failure.shapes = shape, shapes[name]
+        raise failure
 
 
 def _names(names: list[str]) -> str | Message:
@@ -314,15 +317,14 @@ def expect_gradients(
     got, expected : dict
         Gradients by the names of parameters. A value of None means that there is no gradient.
     """
-    lacks = [name for name in expected if got.get(name) is None]
-    if lacks:
-        others = [name for name in expected if name not in lacks]
-        held = [Message("{names} got a gradient", names=_names(others))] if others else []
+    missing = [name for name in expected if got.get(name) is None]
+    if missing:
+        others = [name for name in expected if name not in missing]
+        passed = [Message("{names} got a gradient", names=_names(others))] if others else []
         message = (
             "No gradient reached {lacks} of {module}: autograd is cut off somewhere on the "
             "way to the result."
         )
-        raise Failed(
-            Message(message, lacks=_names(lacks), module=module.name), held, explained=True
-        )
+        values = {"lacks": _names(missing), "module": module.name}
+        raise Failed(Message(message, **values), passed, explained=True)
     return {name: got[name] for name in expected}

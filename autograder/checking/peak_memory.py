@@ -27,16 +27,16 @@ class Ledger:
     line of a tensor.
 
     A storage counts from where it is first seen until it is gone, however many views share it.
-    Those of the inputs count nothing. `home` has the globals of the module whose lines are named.
+    Those of the inputs do not count. `names` are the globals of the module whose lines are named.
     """
 
-    def __init__(self, inputs: tuple[Any, ...], home: Any):
+    def __init__(self, inputs: tuple[Any, ...], names: Any):
         self.inputs = {part.untyped_storage()._cdata for part in inputs if _is_tensor(part)}
-        self.home = home
+        self.names = names
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew: what is living now is forgotten."""
+        """Start again without the storages that are living now."""
         self.living: dict[Any, Any] = {}
         self.largest: list[Any] = [0, (), "", ""]
         self.now = self.peak = 0
@@ -54,19 +54,17 @@ class Ledger:
             return
         reference: Any = self.living.get(name)
         if reference is None:
-            reference = self.living[name] = Living(storage, self._gone)
-            reference.name, reference.size = name, 0
+            reference = Living(storage, self._gone)
+            reference.name = name
+            reference.size = 0
+            self.living[name] = reference
         elif reference.size == size:
             return
         self.now += size - reference.size
         reference.size = size
         if size > self.largest[0]:
-            self.largest = [
-                size,
-                tuple(part.shape),
-                str(part.dtype).removeprefix("torch."),
-                self._line(),
-            ]
+            dtype = str(part.dtype).removeprefix("torch.")
+            self.largest = [size, tuple(part.shape), dtype, self._line()]
 
     def _gone(self, reference: Any) -> None:
         self.now -= self.living.pop(reference.name).size
@@ -74,9 +72,11 @@ class Ledger:
     def _line(self) -> str:
         """Return the line of the function's module that is running."""
         frame: types.FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_globals is not self.home:
+        while frame is not None and frame.f_globals is not self.names:
             frame = frame.f_back
-        return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() if frame else ""
+        if frame is None:
+            return ""
+        return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
 
 def _is_tensor(part: Any) -> bool:
@@ -120,7 +120,7 @@ def traced(target: Callable[..., Any], *arguments: Any) -> int:
             tracemalloc.stop()
 
 
-def held(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+def peak_memory(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
     """Call a function; return its result, its peak memory in bytes, and the largest tensor.
 
     What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and added: both at
@@ -133,11 +133,11 @@ def held(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
         largest tensor.
     """
     ledger = Ledger(arguments, getattr(target, "__globals__", None))
-    # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows
-    # comes before.
-    few = [part[..., :3, :].clone() if _is_tensor(part) else part for part in arguments]
+    # A first call may load or cache something, which is not memory for these inputs: so the
+    # function is called with a few rows before.
+    small = [part[..., :3, :].clone() if _is_tensor(part) else part for part in arguments]
     with contextlib.suppress(Exception), counting(ledger):
-        target(*few)
+        target(*small)
     ledger.clear()
     with counting(ledger):
         result = target(*arguments)

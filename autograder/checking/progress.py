@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import words
+from . import files, words
 from .report import Report
 
 RELEASED, CHECKED = "exercise.json", ".progress.json"
@@ -50,27 +50,26 @@ def note(folder: Path, report: Report) -> None:
     none.
     """
     path = folder / CHECKED
-    kept = {**_read(path), report.subject: report.score}
+    scores = {**_read(path), report.subject: report.score}
     with contextlib.suppress(OSError):
-        building = path.with_name(f"{CHECKED}.new")
-        building.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        building.replace(path)
+        files.write(path, json.dumps(scores, indent=1))
 
 
 def standings(folder: Path) -> Iterator[Standing]:
     """Yield how the exercises stand that are next to this exercise's folder, and itself."""
     for path in sorted(folder.parent.glob(f"*/{RELEASED}")):
-        about, kept = _read(path), _read(path.with_name(CHECKED))
+        about = _read(path)
+        checked = _read(path.with_name(CHECKED))
         points = {name: float(most) for name, most in about.get("points", {}).items() if most}
-        score = {name: min(_number(kept.get(name)), most) for name, most in points.items()}
-        left = [name for name in points if score[name] < points[name]]
+        score = {name: min(_number(checked.get(name)), most) for name, most in points.items()}
+        unfinished = [name for name in points if score[name] < points[name]]
         yield Standing(
             path.parent.name,
             in_language(about.get("title", {})),
             sum(score.values()),
             sum(points.values()),
-            any(name in kept for name in points),
-            left[0] if left else "",
+            any(name in checked for name in points),
+            unfinished[0] if unfinished else "",
             _due(about.get("due", "")),
         )
 
@@ -94,7 +93,7 @@ def _number(value: Any) -> float:
 def _read(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

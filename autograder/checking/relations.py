@@ -6,7 +6,7 @@ other draws of the same check, with other sizes and values: a coincidence does n
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -27,24 +27,26 @@ from .words import Message
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
 """The name of an index along an axis, counted from the end."""
-NAMES = {"first": Message("first"), "last": Message("last")}
+ENDS = {"first": Message("first"), "last": Message("last")}
 
 
-def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
+def relate(first: Mismatch, redraw: Callable[[], list[Mismatch]]) -> str | Message:
     """Return the `Message` of the first relation that holds in a mismatch and in other draws, or
     an empty text.
     """
-    return next((message for _, message in held(first, again)), "")
+    return next((message for _, message in confirmed(first, redraw)), "")
 
 
-def held(first: Mismatch, again: Callable[[], list[Mismatch]]) -> Iterator[tuple[str, Message]]:
+def confirmed(
+    first: Mismatch, redraw: Callable[[], list[Mismatch]]
+) -> Iterator[tuple[str, Message]]:
     """Yield the relations that hold in a mismatch and in other draws: the name of each, and its
     message.
 
     Parameters
     ----------
     first : Mismatch
-    again : callable
+    redraw : callable
         Returns the mismatches of other draws. It is called at most once, when there is something to
         confirm.
     """
@@ -54,17 +56,21 @@ def held(first: Mismatch, again: Callable[[], list[Mismatch]]) -> Iterator[tuple
             claims = dict(relation(first))
             if not claims:
                 continue
-            others = again() if others is None else others
+            others = redraw() if others is None else others
             for other in others:
-                found = dict(relation(other))
-                claims = {key: message for key, message in claims.items() if key in found}
-        if claims and others and (relation is not a_number or _change([first, *others])):
-            yield relation.__name__, next(iter(claims.values()))
+                repeated = dict(relation(other))
+                claims = {key: message for key, message in claims.items() if key in repeated}
+        if not claims or not others:
+            continue
+        if relation is a_number and not _change([first, *others]):
+            continue
+        yield relation.__name__, next(iter(claims.values()))
 
 
 def single(mismatch: Mismatch) -> bool:
     """Tell whether a single number was expected, and a single number was returned."""
-    return all(own is not None and own.size == 1 for own in (mismatch.expected, mismatch.got))
+    arrays = (mismatch.expected, mismatch.got)
+    return all(array is not None and array.size == 1 for array in arrays)
 
 
 def _change(mismatches: Sequence[Mismatch]) -> bool:
@@ -93,7 +99,7 @@ def _numbers(sizes: dict[str, int]) -> dict[str, float]:
     """Return numbers with a name: well-known constants, and sizes, their roots, and quotients of
     these.
     """
-    made = {
+    numbers = {
         "2": 2.0,
         "1 / 2": 0.5,
         "-1": -1.0,
@@ -101,32 +107,28 @@ def _numbers(sizes: dict[str, int]) -> dict[str, float]:
         "1 / ln 2": 1 / np.log(2),
         "2 pi": 2 * np.pi,
     }
+    # A number that is the value of two sizes has no one name.
     values = list(sizes.values())
-    told_apart = {name: size for name, size in sizes.items() if values.count(size) == 1}
-    for name, size in told_apart.items():
-        made |= {
-            name: size,
-            f"1 / {name}": 1 / size,
-            f"sqrt({name})": size**0.5,
-            f"1 / sqrt({name})": size**-0.5,
-        }
-        made |= {f"sqrt({name}) / 8": size**0.5 / 8, f"({name} - 1) / {name}": (size - 1) / size}
-        made |= {
-            f"sqrt({name} / {other})": (size / n) ** 0.5
-            for other, n in told_apart.items()
-            if other != name
-        }
-    return made
+    unique = {name: size for name, size in sizes.items() if values.count(size) == 1}
+    for name, size in unique.items():
+        numbers[name] = size
+        numbers[f"1 / {name}"] = 1 / size
+        numbers[f"sqrt({name})"] = size**0.5
+        numbers[f"1 / sqrt({name})"] = size**-0.5
+        numbers[f"sqrt({name}) / 8"] = size**0.5 / 8
+        numbers[f"({name} - 1) / {name}"] = (size - 1) / size
+        for other, n in unique.items():
+            if other != name:
+                numbers[f"sqrt({name} / {other})"] = (size / n) ** 0.5
+    return numbers
 
 
 def _factor(e: Any, g: Any) -> Any:
     """Return the one number that turns e into g by multiplication, or None."""
     factor = (e * g).sum() / (e * e).sum()
-    return (
-        float(factor)
-        if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1
-        else None
-    )
+    if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1:
+        return float(factor)
+    return None
 
 
 @same_shape
@@ -162,27 +164,22 @@ def other_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @comparable
 def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The axes are in another order."""
-    for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
-        if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
-            back = tuple(axis - e.ndim for axis in order)
-            last = back == (*range(-e.ndim, -2), -1, -2)
-            text = (
-                "The transpose of {what} is right."
-                if last
-                else "The axes of {what} are in the wrong order."
-            )
-            yield ("order", back), Message(text, what=mismatch.what)
-        elif (
-            e.shape == g.shape and equal(g, e.transpose(order).reshape(e.shape)) and not equal(g, e)
-        ):
+    if not 1 < e.ndim < 5:
+        return
+    for order in list(permutations(range(e.ndim)))[1:]:
+        turned = e.transpose(order)
+        from_end = tuple(axis - e.ndim for axis in order)
+        if equal(g, turned) and not equal(turned, e):
+            text = "The axes of {what} are in the wrong order."
+            if from_end == (*range(-e.ndim, -2), -1, -2):
+                text = "The transpose of {what} is right."
+            yield ("order", from_end), Message(text, what=mismatch.what)
+        elif e.shape == g.shape and equal(g, turned.reshape(e.shape)) and not equal(g, e):
             text = (
                 "The axes of {what} are in the wrong order, and `reshape` or `view` gave it "
                 "the right shape."
             )
-            yield (
-                ("reshaped", tuple(axis - e.ndim for axis in order)),
-                Message(text, what=mismatch.what),
-            )
+            yield ("reshaped", from_end), Message(text, what=mismatch.what)
 
 
 @same_shape
@@ -200,14 +197,15 @@ def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 1 and g.any() and _is_repeated(g, axis) and not _is_repeated(e, axis):
             message = "Each {place} of {what} is the same, but they should differ."
-            yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
+            place = name_of_index(axis, e.ndim)
+            yield ("same", axis), Message(message, place=place, what=mismatch.what)
 
 
 def _is_repeated(X: Any, axis: int) -> bool:
     return equal(X, np.broadcast_to(np.take(X, [0], axis), X.shape))
 
 
-def _place(axis: int, axes: int) -> Any:
+def name_of_index(axis: int, axes: int) -> Any:
     """Return what an index along an axis of an array with so many axes is called."""
     if axes == 1:
         return Message("element")
@@ -243,62 +241,24 @@ def misplaced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 
 @same_shape
-def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The result is right after dividing by its sum over an axis, or after a softmax."""
-    for axis in range(-e.ndim, 0):
-        total = g.sum(axis, keepdims=True)
-        if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
-            message = "Divided by its sums over axis {axis}, {what} would be right."
-            yield ("divide", axis), Message(message, axis=axis, what=mismatch.what)
-        if e.shape[axis] > 1 and equal(_softmax(g, axis), e):
-            message = "The softmax of {what} over axis {axis} would be right."
-            yield ("softmax", axis), Message(message, axis=axis, what=mismatch.what)
-
-
-def _sum_to_one(X: Any, axis: int) -> bool:
-    return (
-        X.shape[axis] > 1
-        and bool((X > -CLOSE).all())
-        and equal(X.sum(axis), np.ones_like(X.sum(axis)))
-    )
-
-
-@same_shape
-def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The sums are 1 along another axis than the last."""
-    for axis in range(-e.ndim, -1):
-        if (
-            _sum_to_one(g, axis)
-            and _sum_to_one(e, -1)
-            and not (_sum_to_one(g, -1) or _sum_to_one(e, axis))
-        ):
-            message = (
-                "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
-            )
-            yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
-
-
-@same_shape
 def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Each row (or column) is the expected one times a factor of its own, or plus a constant."""
     for axis in (-1, -2)[: e.ndim]:
-        size = (e * e).sum(axis, keepdims=True)
-        if e.shape[axis] < 3 or e.size == e.shape[axis] or size.min() <= 0:
+        squares = (e * e).sum(axis, keepdims=True)
+        if e.shape[axis] < 3 or e.size == e.shape[axis] or squares.min() <= 0:
             continue
-        factor = (e * g).sum(axis, keepdims=True) / size
-        if (
-            (np.abs(factor - 1) > CLOSE).mean() > 0.5
-            and np.abs(factor).min() > CLOSE
-            and equal(g, factor * e)
-        ):
-            place = _place(-2 if axis == -1 else -1, e.ndim)
+        values = {"place": name_of_index(-2 if axis == -1 else -1, e.ndim), "what": mismatch.what}
+        factor = (e * g).sum(axis, keepdims=True) / squares
+        # most rows differ from the expected ones, and none is 0
+        differs = (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE
+        if differs and equal(g, factor * e):
             message = "Each {place} of {what} is the expected one times a factor of its own."
-            yield ("rows scaled", axis), Message(message, place=place, what=mismatch.what)
+            yield ("rows scaled", axis), Message(message, **values)
         offset = (g - e).mean(axis, keepdims=True)
-        if (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5 and equal(g, e + offset):
-            place = _place(-2 if axis == -1 else -1, e.ndim)
+        differs = (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5
+        if differs and equal(g, e + offset):
             message = "Each {place} of {what} is the expected one plus a constant of its own."
-            yield ("rows shifted", axis), Message(message, place=place, what=mismatch.what)
+            yield ("rows shifted", axis), Message(message, **values)
 
 
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {
@@ -319,8 +279,8 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 def transformed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is a simple function of the expected one."""
     for text, function in TRANSFORMS.items():
-        made = function(e)
-        if equal(g, made) and not equal(made, e):
+        changed = function(e)
+        if equal(g, changed) and not equal(changed, e):
             message = "Each element of {what} is {text}."
             yield text, Message(message, what=mismatch.what, text=Message(text))
             return
@@ -339,51 +299,63 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     if wrong.all() or not wrong.any():
         return
     for axis in range(-e.ndim, 0):
-        n = e.shape[axis]
+        if e.shape[axis] < 3:
+            continue
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
         good, bad = (~wrong).all(others), wrong.all(others)
-        if n < 3:
-            continue
-        values = {"place": _place(axis, e.ndim), "what": mismatch.what}
-        for which, at in (("first", 0), ("last", n - 1)):
-            rest = np.arange(n) != at
-            if not good[at] and good[rest].all():
-                text = "Only the {which} {place} of {what} is wrong."
-                yield (which, "wrong", axis), Message(text, which=NAMES[which], **values)
-            if good[at] and not good[rest].any():
-                text = "Only the {which} {place} of {what} is right."
-                yield (which, "right", axis), Message(text, which=NAMES[which], **values)
-        until = int(good.argmin())
-        if 1 < until < n and not good[until:].any():
-            text = (
-                "Along axis {axis}, {what} is right up to index {last} and wrong from index "
-                "{until} on."
-            )
-            yield (
-                ("until", axis),
-                Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until),
-            )
-        begin = n - int(good[::-1].argmin())
-        if 0 < begin < n - 1 and not good[:begin].any():
-            text = (
-                "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
-            )
-            yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
-        if n > 3 and (
-            (good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())
-        ):
-            parity = Message("odd") if good[0] else Message("even")
-            text = "Along axis {axis}, {what} is wrong only at {which} indices."
-            yield (
-                ("every other", axis, bool(good[0])),
-                Message(text, which=parity, axis=axis, what=mismatch.what),
-            )
+        yield from _at_one_end(mismatch, axis, good)
+        yield from _up_to_an_index(mismatch, axis, good)
+        yield from _at_every_other(mismatch, axis, good)
         if e.ndim > 1 and bad.any() and (good | bad).all() and not good.all():
             text = (
                 "Each {place} of {what} is either completely right or completely wrong (wrong: "
                 "{count} of {size})."
             )
-            yield ("whole", axis), Message(text, **values, count=int(bad.sum()), size=n)
+            values = {"place": name_of_index(axis, e.ndim), "what": mismatch.what}
+            message = Message(text, **values, count=int(bad.sum()), size=len(bad))
+            yield ("whole", axis), message
+
+
+def _at_one_end(mismatch: Mismatch, axis: int, good: Any) -> Claims:
+    """Only the first or the last index of an axis is wrong, or right; `good` (n,) has those that
+    are completely right.
+    """
+    axes = mismatch.expected.ndim  # type: ignore[union-attr]
+    values = {"place": name_of_index(axis, axes), "what": mismatch.what}
+    for which, index in (("first", 0), ("last", len(good) - 1)):
+        rest = np.arange(len(good)) != index
+        if not good[index] and good[rest].all():
+            text = "Only the {which} {place} of {what} is wrong."
+            yield (which, "wrong", axis), Message(text, which=ENDS[which], **values)
+        if good[index] and not good[rest].any():
+            text = "Only the {which} {place} of {what} is right."
+            yield (which, "right", axis), Message(text, which=ENDS[which], **values)
+
+
+def _up_to_an_index(mismatch: Mismatch, axis: int, good: Any) -> Claims:
+    """One part of an axis is right, and the rest is wrong."""
+    values = {"axis": axis, "what": mismatch.what}
+    until = int(good.argmin())  # the first wrong index
+    if 1 < until < len(good) and not good[until:].any():
+        text = (
+            "Along axis {axis}, {what} is right up to index {last} and wrong from index {until} on."
+        )
+        yield ("until", axis), Message(text, **values, last=until - 1, until=until)
+    begin = len(good) - int(good[::-1].argmin())  # one after the last wrong index
+    if 0 < begin < len(good) - 1 and not good[:begin].any():
+        text = "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
+        yield ("from", axis), Message(text, **values, begin=begin)
+
+
+def _at_every_other(mismatch: Mismatch, axis: int, good: Any) -> Claims:
+    """Every other index of an axis is wrong."""
+    even, odd = good[::2], good[1::2]
+    alternates = (even.all() and not odd.any()) or (odd.all() and not even.any())
+    if len(good) > 3 and alternates:
+        parity = Message("odd") if good[0] else Message("even")
+        text = "Along axis {axis}, {what} is wrong only at {which} indices."
+        message = Message(text, which=parity, axis=axis, what=mismatch.what)
+        yield ("every other", axis, bool(good[0])), message
 
 
 def zeros(mismatch: Mismatch) -> Claims:
@@ -399,23 +371,18 @@ def zeros(mismatch: Mismatch) -> Claims:
 def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The result is another part of the expected result, or an unchanged argument."""
     for name, part in mismatch.parts:
-        if (
-            part is not mismatch.expected
-            and equal(g, part.astype(float))
-            and not equal(part.astype(float), e)
-        ):
+        if part is mismatch.expected:
+            continue
+        numbers = part.astype(float)
+        if equal(g, numbers) and not equal(numbers, e):
             text = "The values of {what} are those expected for {name}."
             yield ("part", str(name)), Message(text, what=mismatch.what, name=name)
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
-        yield (
-            "result",
-            Message(
-                "The argument `{name}` was overwritten with the result.", name=mismatch.changed
-            ),
-        )
+        text = "The argument `{name}` was overwritten with the result."
+        yield "result", Message(text, name=mismatch.changed)
     for name, argument in mismatch.arguments.items():
-        numbers = isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu"
-        if name != mismatch.changed and numbers and equal(g, argument.astype(float)):
+        has_numbers = isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu"
+        if name != mismatch.changed and has_numbers and equal(g, argument.astype(float)):
             text = "The elements of {what} are those of the argument `{name}`."
             yield ("argument", name), Message(text, what=mismatch.what, name=name)
 
@@ -426,15 +393,14 @@ def a_number(mismatch: Mismatch) -> Claims:
     """
     if mismatch.expected is None or mismatch.got is None or not single(mismatch):
         return
-    e, g = float(mismatch.expected.ravel()[0]), float(mismatch.got.ravel()[0])
+    e = float(mismatch.expected.item())
+    g = float(mismatch.got.item())
     if not np.isfinite([e, g]).all() or abs(e) < 1e-9 or abs(g - e) <= CLOSE * abs(e):
         return
     for text, function in TRANSFORMS.items():
         if abs(g - function(e)) <= CLOSE * abs(g):
-            yield (
-                text,
-                Message("The number in {what} is {text}.", what=mismatch.what, text=Message(text)),
-            )
+            message = "The number in {what} is {text}."
+            yield text, Message(message, what=mismatch.what, text=Message(text))
     for text, number in _numbers(mismatch.sizes).items():
         if abs(g / e - number) <= CLOSE * abs(number):
             yield text, Message("The number is {text} times the expected one.", text=text)
@@ -443,37 +409,26 @@ def a_number(mismatch: Mismatch) -> Claims:
 def not_finite(mismatch: Mismatch) -> Claims:
     """All elements are NaN or infinite, or the finite ones are right."""
     e, g = mismatch.expected, mismatch.got
-    if (
-        e is None
-        or g is None
-        or e.shape != g.shape
-        or not g.ndim
-        or g.size > MOST
-        or g.dtype.kind != "f"
-    ):
+    if e is None or g is None or e.shape != g.shape:
         return
-    gone = ~np.isfinite(g) & np.isfinite(e)
-    if not gone.any():
+    if not g.ndim or g.size > MOST or g.dtype.kind != "f":
         return
-    kind = Message("NaN" if np.isnan(g[gone]).all() else "NaN or infinite")
-    right = (
-        np.abs(g - e) <= CLOSE
-        if mismatch.wrong is None or mismatch.wrong.shape != e.shape
-        else ~mismatch.wrong
-    )
-    if gone.all():
-        yield (
-            ("all", kind.text),
-            Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind),
-        )
-    elif (gone | right).all():
-        yield (
-            ("else", kind.text),
-            Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind),
-        )
+    lost = ~np.isfinite(g) & np.isfinite(e)
+    if not lost.any():
+        return
+    kind = Message("NaN" if np.isnan(g[lost]).all() else "NaN or infinite")
+    right = np.abs(g - e) <= CLOSE
+    if mismatch.wrong is not None and mismatch.wrong.shape == e.shape:
+        right = ~mismatch.wrong
+    if lost.all():
+        text = "Every element of {what} is {kind}."
+        yield ("all", kind.text), Message(text, what=mismatch.what, kind=kind)
+    elif (lost | right).all():
+        text = "Where {what} is not {kind}, it is right."
+        yield ("else", kind.text), Message(text, what=mismatch.what, kind=kind)
 
 
-MADE: dict[str, Callable[[Any], Any]] = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "in absolute values": np.abs,
     "with the opposite sign": np.negative,
     "converted to radians": np.radians,
@@ -496,8 +451,9 @@ def _changed(arguments: Any, sizes: Any) -> Any:
     """Yield arguments as a mistaken function might take them: a key, a message about them, and
     the arguments.
     """
-    for at, name in enumerate(arguments):
-        yield from _exchanged(arguments, name, list(arguments)[at + 1 :])
+    names = list(arguments)
+    for number, name in enumerate(names, 1):
+        yield from _exchanged(arguments, name, names[number:])
         for key, message, value in _other_values(name, arguments[name], sizes):
             yield (*key, name), message, {**arguments, name: value}
 
@@ -507,71 +463,59 @@ def _exchanged(arguments: Any, name: str, later: list[str]) -> Any:
     one.
     """
 
-    def kind(value: Any) -> str:
-        return (
-            value.dtype.kind
-            if isinstance(value, np.ndarray)
-            else "int"
-            if type(value) is int
-            else ""
-        )
-
-    own = kind(arguments[name])
-    for other in [
-        other for other in arguments if other != name and own and kind(arguments[other]) == own
-    ]:
+    kind = _kind(arguments[name])
+    for other, value in arguments.items():
+        if other == name or not kind or _kind(value) != kind:
+            continue
         if other in later:
             message = Message("`{one}` and `{other}` exchanged", one=name, other=other)
-            exchanged = {**arguments, name: arguments[other], other: arguments[name]}
+            exchanged = {**arguments, name: value, other: arguments[name]}
             yield ("exchanged", name, other), message, exchanged
-        if own != "int":
+        if kind != "int":
             message = Message("`{other}` in place of `{one}`", one=name, other=other)
-            yield ("replaced", name, other), message, {**arguments, name: arguments[other]}
+            yield ("replaced", name, other), message, {**arguments, name: value}
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of numbers that an argument has: an array's dtype's, "int", or "" for
+    others.
+    """
+    if isinstance(value, np.ndarray):
+        kind: str = value.dtype.kind
+        return kind
+    return "int" if type(value) is int else ""
 
 
 def _other_values(name: str, argument: Any, sizes: Any) -> Any:
     """Yield other values of one argument: a key, a message, and the value."""
-    kind = (
-        argument.dtype.kind
-        if isinstance(argument, np.ndarray)
-        else "i"
-        if type(argument) is int
-        else ""
-    )
-    if kind in ("i", "u"):
-        for by, sign in ((1, "+ 1"), (-1, "- 1")):
-            yield (by,), Message("`{one}` {sign}", one=name, sign=sign), argument + by
+    kind = _kind(argument)
+    if kind in ("int", "i", "u"):
+        for step, sign in ((1, "+ 1"), (-1, "- 1")):
+            yield (step,), Message("`{one}` {sign}", one=name, sign=sign), argument + step
     if not isinstance(argument, np.ndarray):
         return
     if kind == "b":
         yield ("not",), Message("`{one}` inverted", one=name), ~argument
         yield ("all",), Message("`{one}` set to True everywhere", one=name), np.ones_like(argument)
     elif kind in ("f", "i", "u") and argument.size:
-        for text, change in MADE.items():
-            yield (
-                (text,),
-                Message("`{one}` {changed}", one=name, changed=Message(text)),
-                change(argument),
-            )
+        for text, change in CHANGES.items():
+            message = Message("`{one}` {changed}", one=name, changed=Message(text))
+            yield (text,), message, change(argument)
         for text, factor in _numbers(sizes).items():
-            yield (
-                ("times", text),
-                Message("`{one}` times {factor}", one=name, factor=text),
-                argument * factor,
-            )
+            message = Message("`{one}` times {factor}", one=name, factor=text)
+            yield ("times", text), message, argument * factor
     if argument.ndim > 1:
         turned = np.swapaxes(argument, -1, -2)
         yield ("turned",), Message("`{one}` transposed", one=name), turned
         message = Message("`{one}` reshaped instead of transposed", one=name)
         yield ("reshaped",), message, np.swapaxes(argument.reshape(turned.shape), -1, -2)
-    for axis in [axis for axis in range(-argument.ndim, 0) if argument.shape[axis] > 1]:
-        place = _place(axis, argument.ndim)
+    for axis in range(-argument.ndim, 0):
+        if argument.shape[axis] < 2:
+            continue
+        place = name_of_index(axis, argument.ndim)
         message = Message("the first {place} of `{one}` repeated for all", place=place, one=name)
-        yield (
-            ("first", axis),
-            message,
-            np.broadcast_to(np.take(argument, [0], axis), argument.shape),
-        )
+        repeated = np.broadcast_to(np.take(argument, [0], axis), argument.shape)
+        yield ("first", axis), message, repeated
         message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
         yield ("reverse", axis), message, np.flip(argument, axis)
 
@@ -584,54 +528,44 @@ def _fitted(arguments: Any, _sizes: Any) -> Any:
     arrays = {name: array for name, array in arguments.items() if isinstance(array, np.ndarray)}
     sizes = sorted({size for array in arrays.values() for size in array.shape})
     for name, array in arrays.items():
-        for axis in range(-array.ndim, 0):
+        for axis, size in product(range(-array.ndim, 0), sizes):
             n = array.shape[axis]
-            for size in sizes:
-                if size < n:
-                    cut = np.take(array, range(size), axis)
-                    message = Message(
-                        "`{one}` cut to size {size} along axis {axis}",
-                        one=name,
-                        size=size,
-                        axis=axis,
-                    )
-                    yield ("cut", axis, name), message, {**arguments, name: cut}
-                elif n == 1 and size > 1:
-                    message = Message("`{one}` repeated along axis {axis}", one=name, axis=axis)
-                    yield (
-                        ("stretched", axis, name),
-                        message,
-                        {**arguments, name: np.repeat(array, size, axis)},
-                    )
+            if size < n:
+                values = {"one": name, "size": size, "axis": axis}
+                message = Message("`{one}` cut to size {size} along axis {axis}", **values)
+                cut = np.take(array, range(size), axis)
+                yield ("cut", axis, name), message, {**arguments, name: cut}
+            elif n == 1 and size > 1:
+                message = Message("`{one}` repeated along axis {axis}", one=name, axis=axis)
+                stretched = np.repeat(array, size, axis)
+                yield ("stretched", axis, name), message, {**arguments, name: stretched}
 
 
 def other_arguments(mismatch: Mismatch) -> Claims:
     """The result is right for other arguments: exchanged, transposed, negated, or cut to fit."""
     if mismatch.answer is None or mismatch.part is None or mismatch.got is None:
         return
-    arrays = [
-        mismatch.got,
-        *(own for own in mismatch.arguments.values() if isinstance(own, np.ndarray)),
-    ]
-    if any(own.size > MOST for own in arrays) or not np.isfinite(mismatch.got).all():
+    arrays = [value for value in mismatch.arguments.values() if isinstance(value, np.ndarray)]
+    if any(array.size > MOST for array in [mismatch.got, *arrays]):
         return
-    wanted = None if mismatch.expected is None else mismatch.expected.astype(float)
-    g, seen = mismatch.got.astype(float), []
-    if g.size < 2 or np.ptp(g) <= CLOSE * np.abs(g).max():
+    g = mismatch.got.astype(float)
+    if not np.isfinite(g).all() or g.size < 2 or np.ptp(g) <= CLOSE * np.abs(g).max():
         return
-    made_up = _fitted if wanted is None else _changed
-    for key, message, changed in made_up(mismatch.arguments, mismatch.sizes):
+    expected = None if mismatch.expected is None else mismatch.expected.astype(float)
+    variants = _fitted if expected is None else _changed
+    seen = []
+    for key, message, changed in variants(mismatch.arguments, mismatch.sizes):
         try:
-            made = mismatch.answer(*twins_of(changed).values())
+            result = mismatch.answer(*twins_of(changed).values())
         except Exception:  # noqa: S112 (most changed arguments do not fit)
             continue
-        parts = arrays_of(made)
-        if wanted is None:  # an error was expected: all that came instead has to be so
-            came = arrays_of(mismatch.result)
-            fits = len(parts) == len(came) and all(map(equal, came, parts))
+        parts = arrays_of(result)
+        if expected is None:  # an error was expected: all parts of the result have to agree
+            got = arrays_of(mismatch.result)
+            fits = len(parts) == len(got) and all(map(equal, got, parts))
         else:
-            part = parts[mismatch.part] if mismatch.part < len(parts) else wanted
-            fits = equal(g, part) and not equal(part, wanted)
+            part = parts[mismatch.part] if mismatch.part < len(parts) else expected
+            fits = equal(g, part) and not equal(part, expected)
         if fits and key not in seen:
             seen.append(key)
             text = "The values of {what} are those expected for {arguments}."
@@ -643,25 +577,17 @@ def each_alone(mismatch: Mismatch) -> Claims:
     e = mismatch.expected
     if e is None or e.ndim < 3 or e.shape[0] < 2 or mismatch.call is None or e.size > MOST:
         return
-    arrays = {
-        name: own
-        for name, own in twins_of(mismatch.arguments).items()
-        if isinstance(own, np.ndarray)
-    }
     batched = {
-        name: own for name, own in arrays.items() if own.ndim > 2 and own.shape[0] == e.shape[0]
+        name: array
+        for name, array in twins_of(mismatch.arguments).items()
+        if isinstance(array, np.ndarray) and array.ndim > 2 and array.shape[0] == e.shape[0]
     }
     if not batched:
         return
     for index in range(e.shape[0]):
-        alone = {
-            **twins_of(mismatch.arguments),
-            **{name: own[index] for name, own in batched.items()},
-        }
-        if not any(
-            equal(array, e[index].astype(float))
-            for array in arrays_of(mismatch.call(*alone.values()))
-        ):
+        alone = {name: array[index] for name, array in batched.items()}
+        result = mismatch.call(*{**twins_of(mismatch.arguments), **alone}.values())
+        if not any(equal(array, e[index].astype(float)) for array in arrays_of(result)):
             return
     yield "alone", Message("Each sequence on its own is right, but the batch is not.")
 
@@ -670,41 +596,41 @@ def always_one_dtype(mismatch: Mismatch) -> Claims:
     """The dtype is the same for all dtypes of the arguments."""
     if mismatch.dtypes is None or mismatch.call is None:
         return
-    found = set()
+    dtypes = set()
     for dtype in (np.float16, np.float32, np.float64):
         cast = [
-            argument.astype(dtype)
-            if isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
-            else argument
-            for argument in mismatch.arguments.values()
+            value.astype(dtype) if _kind(value) == "f" else value
+            for value in mismatch.arguments.values()
         ]
         result = mismatch.call(*cast)
         parts = result if isinstance(result, (tuple, list)) else [result]
-        found |= {str(part.dtype) for part in parts if hasattr(part, "dtype")}
-    if len(found) == 1:
-        (one,) = found
-        yield one, Message("The dtype is {dtype} for every dtype of the arguments.", dtype=one)
+        dtypes |= {str(part.dtype) for part in parts if hasattr(part, "dtype")}
+    if len(dtypes) == 1:
+        name = dtypes.pop()
+        yield name, Message("The dtype is {dtype} for every dtype of the arguments.", dtype=name)
 
 
 def shape_in_names(mismatch: Mismatch) -> Claims:
     """The shape of the result, in the check's own names of sizes."""
     if mismatch.shapes is None:
         return
-    wanted, came = mismatch.shapes
-    if any(size > 1 for size in came) and len(came) < 6:
-        # of equals, the first that was drawn
-        named = {size: name for name, size in reversed(mismatch.sizes.items())}
-        if any(size in named for size in came):
-            text, other = (
-                _in_brackets([named.get(size, str(size)) for size in shape])
-                for shape in (came, wanted)
-            )
-            message = "In terms of the sizes, the shape is {came}, but should be {wanted}."
-            yield ("shape", text, other), Message(message, came=text, wanted=other)
+    expected, got = mismatch.shapes
+    if all(size <= 1 for size in got) or len(got) > 5:
+        return
+    # of two names with one size, the first that was drawn
+    names = {size: name for name, size in reversed(mismatch.sizes.items())}
+    if any(size in names for size in got):
+        expected_text = _shape_in(names, expected)
+        got_text = _shape_in(names, got)
+        message = "In terms of the sizes, the shape is {came}, but should be {wanted}."
+        text = Message(message, came=got_text, wanted=expected_text)
+        yield ("shape", got_text, expected_text), text
 
 
-def _in_brackets(names: Any) -> str:
-    return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
+def _shape_in(names: dict[int, str], shape: Any) -> str:
+    """Return a shape as text, with the names of sizes where there are some."""
+    parts = [names.get(size, str(size)) for size in shape]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 RELATIONS = [
@@ -721,10 +647,8 @@ RELATIONS = [
     same_for_all,
     reshaped,
     transformed,
-    unnormalised,
     reversed_along,
     misplaced,
-    sums,
     rows_scaled,
     each_alone,
     only_there,

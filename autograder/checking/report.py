@@ -114,23 +114,24 @@ class Report:
         return {part.name: _json(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> "Report":
+    def from_dict(cls, record: dict[str, Any]) -> "Report":
         """Return the report of which `to_dict` made this; what an older one lacks has its
         default.
         """
-        # its older name
-        own = [{"explained": result.get("tells", False), **result} for result in kept["results"]]
-        results = [Result(**_known(Result, result)) for result in own]
+        # `explained` was called `tells` in older records
+        parts = [{"explained": part.get("tells", False), **part} for part in record["results"]]
+        results = [Result(**_known(Result, part)) for part in parts]
         for result in results:
             result.status = Status(result.status)
-        return cls(**{**_known(cls, kept), "results": results})
+        return cls(**{**_known(cls, record), "results": results})
 
 
 def likely(label: Any, hint: Any) -> tuple[str, str]:
     """Return a cause's label and hint in the reader's language: the label without a full stop, the
     hint without a first sentence, or Chinese clause, that repeats it.
     """
-    label, hint = words.shown(label).rstrip(words.FULL_STOPS), words.shown(hint).strip()
+    label = words.shown(label).rstrip(words.FULL_STOPS)
+    hint = words.shown(hint).strip()
     ends = (end.end() for end in _ENDS.finditer(hint))
     repeated = next((end for end in ends if _bare(hint[:end]) == _bare(label)), 0)
     return label, hint[repeated:].strip()
@@ -190,10 +191,10 @@ def _json(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _known(kind: type[Report] | type[Result], kept: dict[str, Any]) -> dict[str, Any]:
-    names = {part.name for part in fields(kind)} & kept.keys()
+def _known(kind: type[Report] | type[Result], record: dict[str, Any]) -> dict[str, Any]:
+    names = {part.name for part in fields(kind)} & record.keys()
     return {
-        name: kept[name] if name == "where" else words.from_dict(kept[name])
+        name: record[name] if name == "where" else words.from_dict(record[name])
         for name in names - {"results"}
     }
 

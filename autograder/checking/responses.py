@@ -50,15 +50,14 @@ class Responses:
     def __init__(self, mismatch: Mismatch):
         self.mismatch = mismatch
         self.what = mismatch.what
-        self.expected, self.got = (
-            np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got)
-        )
-        self.eps = max(
-            map(_rounding_of, (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn))
-        )
+        self.expected = np.asarray(mismatch.expected).astype(float)
+        self.got = np.asarray(mismatch.got).astype(float)
+        values = (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn)
+        self.eps = max(map(_rounding_of, values))
         self.exact = self.eps < UNNOTICED
         self.rounding = self._rounding()
-        self.got, self.expected = map(self._without_rounding, (self.got, self.expected))
+        self.expected = self._without_rounding(self.expected)
+        self.got = self._without_rounding(self.got)
         self.part: Any = mismatch.part
         self.random = np.random.default_rng(0)
 
@@ -68,13 +67,14 @@ class Responses:
         An expected result may be so itself, as a difference is that is 0 by the formula: then the
         arguments count.
         """
-        given = [
+        magnitudes = [
             np.abs(argument[np.isfinite(argument)]).max(initial=0.0)
             for _name, argument in self.arguments()
         ]
-        largest, unit = np.abs(self.expected).max(initial=0.0), max(given, default=0.0) or 1.0
+        of_arguments = max(magnitudes, default=0.0) or 1.0
+        of_expected = np.abs(self.expected).max(initial=0.0)
         share = ROUNDINGS * self.eps
-        return share * float(largest if largest > share * unit else unit)
+        return share * float(of_expected if of_expected > share * of_arguments else of_arguments)
 
     def __call__(self, name: str, changed: Any) -> Any:
         """Return both results, the expected one first, with one argument changed; None if there
@@ -106,32 +106,32 @@ class Responses:
             if len(parts) <= self.part or parts[self.part].shape != self.expected.shape:
                 return None
             results.append(self._without_rounding(parts[self.part]))
-        return results if all(np.isfinite(own).all() for own in results) else None
+        return results if all(np.isfinite(result).all() for result in results) else None
 
     def _without_rounding(self, numbers: Any) -> Any:
         """Return numbers with rounding errors set to 0, because those change with any argument."""
         return np.where(np.abs(numbers) <= self.rounding, 0.0, numbers)
 
-    def changed(self, came: Any) -> tuple[bool | None, bool | None]:
+    def changed(self, results: Any) -> tuple[bool | None, bool | None]:
         """Tell for both results whether they have changed: None where it may be rounding."""
-        return self._has_changed(came[0], self.expected), self._has_changed(came[1], self.got)
+        expected, got = results
+        return self._has_changed(expected, self.expected), self._has_changed(got, self.got)
 
     def _has_changed(self, after: Any, before: Any) -> bool | None:
-        by, unit = np.abs(after - before).max(), max(np.abs(before).max(), np.abs(after).max())
-        if by <= ROUNDINGS * self.eps * unit:
+        change = np.abs(after - before).max()
+        unit = max(np.abs(before).max(), np.abs(after).max())
+        if change <= ROUNDINGS * self.eps * unit:
             return False
-        return True if by > CLOSE * unit else None
+        return True if change > CLOSE * unit else None
 
     def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
         """Yield the arrays among the arguments, of a kind of number and with so many axes or
         more, by name.
         """
         for name, argument in self.mismatch.arguments.items():
-            if (
-                isinstance(argument, np.ndarray)
-                and argument.dtype.kind in kinds
-                and argument.ndim >= axes
-            ):
+            if not isinstance(argument, np.ndarray):
+                continue
+            if argument.dtype.kind in kinds and argument.ndim >= axes:
                 yield name, argument
 
     def other(self, argument: Any) -> Any:
@@ -146,12 +146,9 @@ def _rounding_of(value: Any) -> float:
     """
     if getattr(value, "dtype", None) is not None and str(value.dtype) == "torch.bfloat16":
         return 2.0**-8
-    numbers = value if isinstance(value, np.ndarray) else None
-    return (
-        float(np.finfo(numbers.dtype).eps)
-        if numbers is not None and numbers.dtype.kind == "f"
-        else 0.0
-    )
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return float(np.finfo(value.dtype).eps)
+    return 0.0
 
 
 def answered(
@@ -163,87 +160,97 @@ def answered(
     Without `steady`, those in which only the right answer does.
     """
 
-    def looked_at(mismatch: Mismatch) -> Claims:
-        e, g = mismatch.expected, mismatch.got
-        if (
-            mismatch.answer is None
-            or mismatch.call is None
-            or mismatch.part is None
-            or e is None
-            or g is None
-        ):
+    def compared(mismatch: Mismatch) -> Claims:
+        if not _has_numbers(mismatch):
             return ()
-        sizes = [
-            own.size for own in (e, g, *mismatch.arguments.values()) if isinstance(own, np.ndarray)
-        ]
-        if (
-            max(sizes) > MOST
-            or e.shape != g.shape
-            or not e.size
-            or not (np.isfinite(e).all() and np.isfinite(g).all())
-        ):
-            return ()
-        asked = Responses(mismatch)
-        if asked.eps > COARSE:
+        responses = Responses(mismatch)
+        if responses.eps > COARSE:
             return ()
         if mismatch.steady is None:
-            came = asked.results(mismatch.arguments)
-            again = came is not None and equal(came[0], asked.expected)
-            changed = asked.changed(came)[1] if again else None
-            mismatch.steady, mismatch.wavers = changed is False, changed is True and mismatch.intact
-            mismatch.expected_again = came[0] if again else None
+            _repeat(responses)
         if mismatch.expected_again is not None:
-            asked.expected = mismatch.expected_again
-        return relation(asked) if (mismatch.steady if steady else mismatch.wavers) else ()
+            responses.expected = mismatch.expected_again
+        applies = mismatch.steady if steady else mismatch.wavers
+        return relation(responses) if applies else ()
 
-    looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
-    return looked_at
+    compared.__doc__ = relation.__doc__
+    compared.__name__ = relation.__name__
+    return compared
 
 
-def _another_time(asked: Responses) -> Claims:
+def _has_numbers(mismatch: Mismatch) -> bool:
+    """Tell whether a mismatch has a right answer and two finite arrays of one moderate shape."""
+    e, g = mismatch.expected, mismatch.got
+    if mismatch.answer is None or mismatch.call is None or mismatch.part is None:
+        return False
+    if e is None or g is None or e.shape != g.shape or not e.size:
+        return False
+    arrays = [value for value in mismatch.arguments.values() if isinstance(value, np.ndarray)]
+    if max(array.size for array in [e, g, *arrays]) > MOST:
+        return False
+    return bool(np.isfinite(e).all() and np.isfinite(g).all())
+
+
+def _repeat(responses: Responses) -> None:
+    """Call both functions with the same arguments again; enter in the mismatch whether they return
+    the same.
+    """
+    mismatch = responses.mismatch
+    results = responses.results(mismatch.arguments)
+    if results is None or not equal(results[0], responses.expected):
+        mismatch.steady = False
+        return
+    changed = responses.changed(results)[1]
+    mismatch.steady = changed is False
+    mismatch.wavers = changed is True and mismatch.intact
+    mismatch.expected_again = results[0]
+
+
+def _another_time(responses: Responses) -> Claims:
     """The function returns something else for the same arguments."""
     message = (
         "A second call with the same arguments changes {what}. Is it random, or is something "
         "stored between calls?"
     )
-    yield "wavers", Message(message, what=asked.what)
+    yield "wavers", Message(message, what=responses.what)
 
 
 another_time = answered(_another_time, steady=False)
 
 
 @answered
-def memory_layout(asked: Responses) -> Claims:
+def memory_layout(responses: Responses) -> Claims:
     """The result is right for the same arguments without gaps in memory."""
-    arguments = asked.mismatch.arguments
-    scattered = [name for name, own in asked.arguments() if not own.flags.c_contiguous]
-    if not scattered or equal(asked.got, asked.expected):
+    contiguous = {
+        name: np.ascontiguousarray(argument)
+        for name, argument in responses.arguments()
+        if not argument.flags.c_contiguous
+    }
+    if not contiguous or equal(responses.got, responses.expected):
         return
-    came = asked.results(
-        {**arguments, **{name: np.ascontiguousarray(arguments[name]) for name in scattered}}
-    )
-    if came is not None and equal(came[1], asked.expected):
+    results = responses.results({**responses.mismatch.arguments, **contiguous})
+    if results is not None and equal(results[1], responses.expected):
         message = (
             "For a contiguous copy of `{name}`, {what} is right: it should not depend on "
             "the memory layout."
         )
-        yield "layout", Message(message, name=scattered[0], what=asked.what)
+        yield "layout", Message(message, name=next(iter(contiguous)), what=responses.what)
 
 
 @answered
-def any_numbers(asked: Responses) -> Claims:
+def any_numbers(responses: Responses) -> Claims:
     """An argument has no influence, or one that it should not have."""
-    for name, argument in asked.arguments():
-        came = asked(name, asked.other(argument))
-        if came is None:
+    for name, argument in responses.arguments():
+        results = responses(name, responses.other(argument))
+        if results is None:
             continue
-        wanted, found = asked.changed(came)
-        if wanted and found is False:
+        should_change, changed = responses.changed(results)
+        if should_change and changed is False:
             message = "Changing the numbers in `{name}` should change {what}, but does not."
-            yield ("none", name), Message(message, name=name, what=asked.what)
-        if found and wanted is False:
+            yield ("none", name), Message(message, name=name, what=responses.what)
+        if changed and should_change is False:
             message = "Changing the numbers in `{name}` should not change {what}, but does."
-            yield ("some", name), Message(message, name=name, what=asked.what)
+            yield ("some", name), Message(message, name=name, what=responses.what)
 
 
 def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
@@ -259,19 +266,19 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
     most = 300
     seen: list[list[object]] = []
 
-    def noting(what: str, name: str) -> "Any":
-        def note(_part: torch.nn.Module, given: object, named: "Any", *result: object) -> None:
-            values = result[0] if result else (*given, *named.values())  # type: ignore[misc]
-            tensors = [
-                own
-                for own in (values if isinstance(values, tuple) else (values,))
-                if hasattr(own, "detach")
-            ]
-            kinds: list[list[object]] = [[], []]
-            for own in tensors if len(seen) < most else []:
-                if own.is_floating_point() or own.dtype == torch.bool:
-                    kinds[own.dtype == torch.bool].append(own.detach().clone())
-            seen.append([what, name, *kinds])
+    def noting(direction: str, name: str) -> "Any":
+        def note(_part: torch.nn.Module, inputs: "Any", named: "Any", *result: "Any") -> None:
+            values = result[0] if result else (*inputs, *named.values())
+            numbers: list[object] = []
+            masks: list[object] = []
+            for value in values if isinstance(values, tuple) else (values,):
+                if not hasattr(value, "detach") or len(seen) >= most:
+                    continue
+                if value.dtype == torch.bool:
+                    masks.append(value.detach().clone())
+                elif value.is_floating_point():
+                    numbers.append(value.detach().clone())
+            seen.append([direction, name, numbers, masks])
 
         return note
 
@@ -281,7 +288,7 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
             hooks.append(part.register_forward_pre_hook(noting("into", name), with_kwargs=True))
             hooks.append(part.register_forward_hook(noting("out of", name), with_kwargs=True))
     try:
-        module(*[torch.tensor(own) if isinstance(own, numpy.ndarray) else own for own in arguments])
+        module(*[torch.tensor(v) if isinstance(v, numpy.ndarray) else v for v in arguments])
     finally:
         for hook in hooks:
             hook.remove()
@@ -302,131 +309,141 @@ wrong.
 
 
 @answered
-def parts_reached(asked: Responses) -> Claims:
-    """The place of the first wrong numbers in a module: the input of one of its parts, or its
-    output.
-    """
-    modules = asked.mismatch.modules
-    if modules is None or equal(asked.got, asked.expected):
+def parts_reached(responses: Responses) -> Claims:
+    """The first wrong numbers in a module: in the input of one of its parts, or in its output."""
+    modules = responses.mismatch.modules
+    if modules is None or equal(responses.got, responses.expected):
         return
-    arguments = [twin(argument, {}, alone=True) for argument in asked.mismatch.drawn]
+    arguments = [twin(argument, {}, alone=True) for argument in responses.mismatch.drawn]
     try:
-        if not _have_the_same(*modules):
+        if not _same_parameters(*modules):
             return
-        right, own = (run_remote(seen_by_parts, module, (arguments,)) for module in modules)
-        found = [
-            (what, name, _taken(numbers, masks, what, name, own))
-            for what, name, numbers, masks in right
+        right, tested = (run_remote(seen_by_parts, module, (arguments,)) for module in modules)
+        comparisons = [
+            (direction, name, _compared(direction, name, numbers, masks, tested))
+            for direction, name, numbers, masks in right
         ]
-    except Exception:  # what comes from elsewhere may be anything
+    except Exception:  # a student's process may return anything
         return
-    kind, before, skipped = "", "", False  # what was seen to be right, last
-    for what, name, wrong in found:
+    # Go through the parts in order; remember the last one that was right.
+    before, kind = "", ""
+    skipped = False
+    for direction, name, wrong in comparisons:
         if wrong is None:
-            skipped = True  # written in another way, perhaps
+            skipped = True  # the student may have written this part in another way
         elif wrong == "mask":
             yield ("mask", name), Message("The mask passed to `{name}` is wrong.", name=name)
             return
         elif wrong:
-            order = "same" if name == before else kind, what
+            order = "same" if name == before else kind, direction
             if order in FIRST_WRONG:
                 yield (*order, before, name), Message(FIRST_WRONG[order], before=before, name=name)
             return
         else:
-            kind, before = what, name
+            before, kind = name, direction
     if kind == "out of" and not skipped:
         message = "The output of `{before}` is right, but the result computed from it is wrong."
         yield ("end", before), Message(message, before=before)
 
 
-def _have_the_same(right: Any, own: Any) -> bool:
-    """Tell whether a module has the numbers of the right one, under its names: else its parts
-    are others.
+def _same_parameters(right: Any, tested: Any) -> bool:
+    """Tell whether a module has the right one's numbers, under its names: only then can their
+    parts be compared.
     """
-    wanted, came = ask(right, "state_dict"), ask(own, "state_dict")
-    return all(
-        name in came
-        and tuple(came[name].shape) == tuple(value.shape)
-        and bool((came[name] == value).all())
-        for name, value in wanted.items()
-    )
+    expected = ask(right, "state_dict")
+    got = ask(tested, "state_dict")
+    for name, value in expected.items():
+        if name not in got or tuple(got[name].shape) != tuple(value.shape):
+            return False
+        if not bool((got[name] == value).all()):
+            return False
+    return True
 
 
-def _taken(numbers: Any, masks: Any, what: str, name: str, calls: Any) -> str | None:
+def _compared(direction: str, name: str, numbers: Any, masks: Any, calls: Any) -> str | None:
     """Return what is wrong where a part takes or returns something, "numbers" or "mask".
 
     "" if nothing is, in one of its calls at least; None if it is never called, or in other shapes.
     """
-    said: list[str | None] = []
-    for own_what, own_name, own_numbers, own_masks in calls:
-        if (own_what, own_name) == (what, name):
-            pairs = [_alike(*both) for both in zip(numbers, own_numbers, strict=False)]
-            pairs_of_masks = [_alike(*both) for both in zip(masks, own_masks, strict=False)]
-            if False in pairs:
-                said.append("numbers")
-            elif None in pairs or not pairs:
-                said.append(None)
-            else:
-                said.append("mask" if False in pairs_of_masks else "")
-    return min(said, key=["", None, "mask", "numbers"].index, default=None)
+    outcomes: list[str | None] = []
+    for other_direction, other_name, other_numbers, other_masks in calls:
+        if (other_direction, other_name) != (direction, name):
+            continue
+        same_numbers = [_alike(*pair) for pair in zip(numbers, other_numbers, strict=False)]
+        same_masks = [_alike(*pair) for pair in zip(masks, other_masks, strict=False)]
+        if False in same_numbers:
+            outcomes.append("numbers")
+        elif None in same_numbers or not same_numbers:
+            outcomes.append(None)
+        else:
+            outcomes.append("mask" if False in same_masks else "")
+    best_first = ["", None, "mask", "numbers"]
+    return min(outcomes, key=best_first.index, default=None)
 
 
-def _alike(wanted: Any, came: Any) -> bool | None:
-    """Tell whether two tensors have the same numbers, in another shape perhaps; None if that
-    cannot be told.
+def _alike(expected: Any, got: Any) -> bool | None:
+    """Tell whether two tensors have the same numbers, in another shape perhaps; None if that is
+    uncertain.
     """
-    wanted, came = (np.asarray(own, dtype=float) for own in (wanted, came))
-    if wanted.shape == came.shape:
-        return equal(came, wanted)
-    if wanted.size == came.size:
-        return equal(came.ravel(), wanted.ravel()) or None
+    expected, got = np.asarray(expected, dtype=float), np.asarray(got, dtype=float)
+    if expected.shape == got.shape:
+        return equal(got, expected)
+    if expected.size == got.size:
+        return equal(got.ravel(), expected.ravel()) or None
     try:  # a mask may be stretched
-        return equal(*np.broadcast_arrays(came, wanted)) or None
+        return equal(*np.broadcast_arrays(got, expected)) or None
     except ValueError:
         return None
 
 
-def _reach(asked: Responses, name: str, argument: Any) -> Any:
-    """Return how much the rows of both results change with the rows of an argument, and these
-    rows of it.
+def _reach(responses: Responses, name: str, argument: Any) -> Any:
+    """Return how much the rows of both results change with the rows of an argument, and the
+    indices of these rows: two arrays (result's rows, argument's rows), and a list.
     """
-    count, half = argument.shape[-2], MOST_ROWS // 2
-    places = (
-        list(range(count)) if count <= MOST_ROWS else [*range(half), *range(count - half, count)]
-    )
-    others = tuple(axis for axis in range(asked.expected.ndim) if axis != asked.expected.ndim - 2)
-    reached: list[list[Any]] = [[], []]
-    for place in places:
+    count = argument.shape[-2]
+    half = MOST_ROWS // 2
+    rows = list(range(count))
+    if count > MOST_ROWS:
+        rows = rows[:half] + rows[-half:]
+    axes = responses.expected.ndim
+    others = tuple(axis for axis in range(axes) if axis != axes - 2)
+
+    def by_row(after: Any, before: Any) -> Any:
+        return (np.abs(after - before) / (np.abs(before).max() or 1.0)).max(others)
+
+    changes_of_expected, changes_of_got = [], []
+    for row in rows:
         changed = argument.copy()
-        changed[..., place, :] = asked.other(argument[..., place, :])
-        came = asked(name, changed)
-        if came is None:
+        changed[..., row, :] = responses.other(argument[..., row, :])
+        results = responses(name, changed)
+        if results is None:
             return None
-        for own, before, into in zip(came, (asked.expected, asked.got), reached, strict=True):
-            into.append((np.abs(own - before) / (np.abs(before).max() or 1.0)).max(others))
-    return (*(np.stack(own, axis=1) for own in reached), places)
+        changes_of_expected.append(by_row(results[0], responses.expected))
+        changes_of_got.append(by_row(results[1], responses.got))
+    return np.stack(changes_of_expected, axis=1), np.stack(changes_of_got, axis=1), rows
 
 
 @answered
-def rows_reached(asked: Responses) -> Claims:
+def rows_reached(responses: Responses) -> Claims:
     """A row of the result depends on other rows of an argument than it should."""
-    if asked.expected.ndim < 2 or not asked.exact:
+    if responses.expected.ndim < 2 or not responses.exact:
         return
     examples = []
-    for name, argument in asked.arguments(axes=2):
-        found = _reach(asked, name, argument)
-        if found is None:
+    for name, argument in responses.arguments(axes=2):
+        reach = _reach(responses, name, argument)
+        if reach is None:
             continue
-        wanted, came = (by > NOTICED for by in found[:2])
-        more, fewer = came & (found[0] <= UNNOTICED), wanted & (found[1] <= UNNOTICED)
+        by_expected, by_got, rows = reach
+        should = by_expected > NOTICED
+        more = (by_got > NOTICED) & (by_expected <= UNNOTICED)
+        fewer = should & (by_got <= UNNOTICED)
         if not (more.any() or fewer.any()):
             continue
-        places = found[2]
-        row, place = np.argwhere(more if more.any() else fewer)[0]
-        later = np.arange(len(wanted))[:, None] < np.array(places)
-        values = {"name": name, "what": asked.what}
-        at = {"i": int(row), "j": int(places[place])}
-        if more.any() and not (fewer.any() or (more & ~later).any() or (wanted & later).any()):
+        row, column = np.argwhere(more if more.any() else fewer)[0]
+        later = np.arange(len(should))[:, None] < np.array(rows)
+        values = {"name": name, "what": responses.what}
+        at = {"i": int(row), "j": int(rows[column])}
+        if more.any() and not (fewer.any() or (more & ~later).any() or (should & later).any()):
             message = "Row i of {what} depends on rows after i of `{name}`, but should not."
             yield ("after", name), Message(message, **values)
         elif more.any():
@@ -443,56 +460,52 @@ def rows_reached(asked: Responses) -> Claims:
 
 
 @answered
-def one_added(asked: Responses) -> Claims:
+def one_added(responses: Responses) -> Claims:
     """The effect on the result of adding 1 to an argument."""
-    for name, argument in asked.arguments():
-        came = asked(name, argument + np.ones_like(argument))
-        if came is None:
+    for name, argument in responses.arguments():
+        results = responses(name, argument + np.ones_like(argument))
+        if results is None:
             continue
-        values = {"name": name, "what": asked.what}
-        wanted, found = asked.changed(came)
-        if wanted is False and found:
+        values = {"name": name, "what": responses.what}
+        should_change, changed = responses.changed(results)
+        if should_change is False and changed:
             message = "Adding 1 to all of `{name}` should not change {what}, but does."
             yield ("plus", name, "stays"), Message(message, **values)
-        elif wanted and found is False:
+        elif should_change and changed is False:
             message = "Adding 1 to all of `{name}` should change {what}, but does not."
             yield ("plus", name, "changes"), Message(message, **values)
 
 
 @answered
-def doubled(asked: Responses) -> Claims:
+def doubled(responses: Responses) -> Claims:
     """The effect on the result of doubling an argument."""
-    for name, argument in asked.arguments("fiu"):
-        came = asked(name, 2 * argument)
-        if came is None:
+    for name, argument in responses.arguments("fiu"):
+        results = responses(name, 2 * argument)
+        if results is None:
             continue
-        wanted, found = (
-            _times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True)
-        )
-        if wanted is None or found is None:
+        expected = _times(results[0], responses.expected)
+        got = _times(results[1], responses.got)
+        if expected is None or got is None:
             continue
-        values = {"name": name, "what": asked.what}
-        if wanted == "1" and found != "1":
+        values = {"name": name, "what": responses.what}
+        if expected == "1" and got != "1":
             message = "Doubling `{name}` should not change {what}, but does."
             yield ("twice", name, "stays"), Message(message, **values)
-        elif wanted and found and wanted != found:
-            message = (
+        elif expected and got and expected != got:
+            text = (
                 "Doubling `{name}` should multiply {what} by {wanted}, but multiplies it by "
                 "{found}."
             )
-            yield (
-                ("twice", name, wanted, found),
-                Message(message, **values, wanted=wanted, found=found),
-            )
-        if wanted not in ("", "1") and found != wanted:
+            both = Message(text, **values, wanted=expected, found=got)
+            yield ("twice", name, expected, got), both
+        if expected not in ("", "1") and got != expected:
             message = "Doubling `{name}` should multiply {what} by {wanted}, but does not."
-            yield ("twice", name, wanted), Message(message, **values, wanted=wanted)
-        elif found and not wanted:
+            yield ("twice", name, expected), Message(message, **values, wanted=expected)
+        elif got and not expected:
             message = "Doubling `{name}` multiplies {what} by {found}, but should not."
-            message = (
-                message if found != "1" else "Doubling `{name}` should change {what}, but does not."
-            )
-            yield ("twice as", name, found), Message(message, **values, found=found)
+            if got == "1":
+                message = "Doubling `{name}` should change {what}, but does not."
+            yield ("twice as", name, got), Message(message, **values, found=got)
 
 
 def _times(after: Any, before: Any) -> str | None:

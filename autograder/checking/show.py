@@ -29,7 +29,7 @@ BOX = (
     "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em "
     ".9em;max-width:52em;line-height:1.45"
 )
-COLOUR = {
+COLOR = {
     Status.PASSED: "0,158,115",
     Status.FAILED: "213,94,0",
     Status.ADVICE: "0,114,178",
@@ -86,7 +86,7 @@ def standing(report: Report) -> Status:
     return Status.BLOCKED if statuses == {Status.BLOCKED} else Status.FAILED
 
 
-def mends(report: Report) -> bool:
+def needs_fixing(report: Report) -> bool:
     """Tell whether a `Report` has something to fix, as far as it could be verified."""
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
@@ -159,43 +159,53 @@ def text(report: Report) -> str:
     if report.instead:
         lines.append(f"  {shown(instead(report))}")
     for result in ordered(report):
-        note = (
-            f"`{result.name}`"
-            if result.status == Status.FAILED
-            else waits(result)
-            if result.status == Status.BLOCKED
-            else ""
-        )
-        status = _(STATUS[result.status])
-        if result.status == Status.ADVICE:
-            status = str(Message("{label}:", label=status))
-        title = (
-            str(Message("{title} ({note})", title=shown(result.title), note=note))
-            if note
-            else shown(result.title)
-        )
-        lines.append(f"  {status:7} {title}")
-        if result.status.does_not_hold or result.status == Status.UNVERIFIED:
-            lines.append(f"          {shown(result.message)}")
-        if not result.status.does_not_hold:
-            continue
-        if result.held:
-            lines.append(f"          {held(result)}")
-        if cause := follows(result, ordered(report)):
-            lines.append(f"          {cause}")
-        elif result.cause:
-            lines.append(f"          {lead('Likely cause:')}{finding(result)}")
-        if result.relation:
-            lines.append(f"          {shown(result.relation)}")
-        if result.where:
-            lines.append(f"          {element(result.where)}")
-            lines += [f"          {line}" for line in _text_matrices(result.where)]
-    if mends(report):
+        lines.append(f"  {_text_title(result)}")
+        lines += [f"          {line}" for line in _text_details(result, report)]
+    if needs_fixing(report):
         if report.read:
             lines.append(f"  {lead('Read:')}{shown(report.read)}")
         if report.points:
             lines.append(f"  {lead('To repeat these inputs:')}{report.again}")
     return "\n".join(lines)
+
+
+def _text_title(result: Result) -> str:
+    """Return a check's status and title, with its name if others may wait for it, or what it waits
+    for.
+    """
+    status = _(STATUS[result.status])
+    if result.status == Status.ADVICE:
+        status = str(Message("{label}:", label=status))
+    title = shown(result.title)
+    note = ""
+    if result.status == Status.FAILED:
+        note = f"`{result.name}`"
+    elif result.status == Status.BLOCKED:
+        note = waits(result)
+    if note:
+        title = str(Message("{title} ({note})", title=title, note=note))
+    return f"{status:7} {title}"
+
+
+def _text_details(result: Result, report: Report) -> list[str]:
+    """Return the lines below a check's title."""
+    if result.status == Status.UNVERIFIED:
+        return [shown(result.message)]
+    if not result.status.does_not_hold:
+        return []
+    lines = [shown(result.message)]
+    if result.held:
+        lines.append(held(result))
+    if cause := follows(result, ordered(report)):
+        lines.append(cause)
+    elif result.cause:
+        lines.append(f"{lead('Likely cause:')}{finding(result)}")
+    if result.relation:
+        lines.append(shown(result.relation))
+    if result.where:
+        lines.append(element(result.where))
+        lines += _text_matrices(result.where)
+    return lines
 
 
 def _text_matrices(where: dict[str, Any]) -> list[str]:
@@ -204,16 +214,15 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
     at = f" {Message('at {index}', index=str(where['lead']))}" if where["lead"] else ""
     lines = []
     for name in SIDES:
+        heading = "{label}:" if name == "expected" else "{label} ({note}):"
         values = {"label": f"{_(SIDES[name])}{at}", "note": _("* = wrong")}
-        lines.append(
-            str(Message("{label}:" if name == "expected" else "{label} ({note}):", **values))
-        )
-        for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
-            cells = [
-                number(value) + ("*" if bad and name == "got" else " ")
-                for value, bad in zip(values, wrong, strict=True)
-            ]
-            lines.append("".join(f"{cell:>10}" for cell in cells))
+        lines.append(str(Message(heading, **values)))
+        for row, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
+            line = ""
+            for value, bad in zip(row, wrong, strict=True):
+                mark = "*" if bad and name == "got" else " "
+                line += f"{number(value) + mark:>10}"
+            lines.append(line)
     return lines
 
 
@@ -231,44 +240,46 @@ def as_html(report: Report) -> str:
         parts.append(f'<p style="margin:0 0 .4em">{_inline(instead(report))}</p>')
     parts.append('<ul style="list-style:none;margin:0;padding:0">')
     for result in ordered(report):
-        colour = COLOUR[result.status]
+        color = COLOR[result.status]
         parts.append(
             '<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid '
-            f'rgb({colour});background:rgba({colour},.08)">{MARK[result.status]} '
+            f'rgb({color});background:rgba({color},.08)">{MARK[result.status]} '
             f"{_status(result)}{colon}{_inline(result.title)}"
         )
-        if result.status.does_not_hold:
-            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
-            if result.held:
-                parts.append(f"<br>{code(held(result))}")
-            if cause := follows(result, ordered(report)):
-                parts.append(f'<p style="margin:.4em 0">{code(cause)}</p>')
-            elif result.cause:
-                likely = html.escape(lead("Likely cause:"))
-                parts.append(
-                    f'<p style="margin:.4em 0"><strong>{likely}</strong>{code(finding(result))}</p>'
-                )
-            if result.relation:
-                parts.append(
-                    f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>'
-                )
-            if result.where:
-                parts.append(
-                    f"<div>{code(element(result.where))}</div>{_html_matrices(result.where)}"
-                )
-            parts.append("</div>")
-        if result.status == Status.UNVERIFIED:
-            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
+        details = _html_details(result, report)
+        if details:
+            parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{details}</div>')
         parts.append("</li>")
     parts.append("</ul>")
-    if mends(report):
+    if needs_fixing(report):
         last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(
-                f"{html.escape(lead('To repeat these inputs:'))}<code>{html.escape(report.again)}</code>"  # noqa: E501
-            )
+            label = html.escape(lead("To repeat these inputs:"))
+            last.append(f"{label}<code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
+
+
+def _html_details(result: Result, report: Report) -> str:
+    """Return what is below a check's title, as HTML; "" if nothing is."""
+    if result.status == Status.UNVERIFIED:
+        return _inline(result.message)
+    if not result.status.does_not_hold:
+        return ""
+    parts = [_inline(result.message)]
+    if result.held:
+        parts.append(f"<br>{code(held(result))}")
+    if cause := follows(result, ordered(report)):
+        parts.append(f'<p style="margin:.4em 0">{code(cause)}</p>')
+    elif result.cause:
+        label = html.escape(lead("Likely cause:"))
+        cause = code(finding(result))
+        parts.append(f'<p style="margin:.4em 0"><strong>{label}</strong>{cause}</p>')
+    if result.relation:
+        parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
+    if result.where:
+        parts.append(f"<div>{code(element(result.where))}</div>{_html_matrices(result.where)}")
+    return "".join(parts)
 
 
 def _status(result: Result) -> str:
@@ -290,7 +301,9 @@ def code(text: str) -> str:
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:
         return "`".join(pieces)
-    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+    for i in range(1, len(pieces), 2):
+        pieces[i] = f"<code>{pieces[i]}</code>"
+    return "".join(pieces)
 
 
 def _html_matrices(where: dict[str, Any]) -> str:
@@ -300,21 +313,24 @@ def _html_matrices(where: dict[str, Any]) -> str:
     for name in SIDES:
         rows = []
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
-            cells = "".join(
-                f'<td style="padding:.1em .5em;text-align:right;font-variant-numeric:tabular-nums;'
-                f'{_cell(bad and name == "got")}">{number(value)}</td>'
-                for value, bad in zip(values, wrong, strict=True)
-            )
-            rows.append(f"<tr>{cells}</tr>")
+            pairs = zip(values, wrong, strict=True)
+            cells = [_html_cell(value, bad and name == "got") for value, bad in pairs]
+            rows.append(f"<tr>{''.join(cells)}</tr>")
         caption = f'<caption style="text-align:left">{html.escape(_(SIDES[name]))}</caption>'
         tables.append(
             '<table style="display:inline-table;border-collapse:collapse;margin:.3em 1.5em .3em 0;'
             f'vertical-align:top">{caption}{"".join(rows)}</table>'
         )
-    lead = ""
+    heading = ""
     if where["lead"]:
-        lead = f"<div>{html.escape(str(Message('at leading index {index}', index=str(where['lead']))))}</div>"  # noqa: E501
-    return f'<div style="overflow-x:auto">{lead}{"".join(tables)}</div>'
+        leading_index = Message("at leading index {index}", index=str(where["lead"]))
+        heading = f"<div>{html.escape(str(leading_index))}</div>"
+    return f'<div style="overflow-x:auto">{heading}{"".join(tables)}</div>'
+
+
+def _html_cell(value: Any, bad: bool) -> str:
+    style = "padding:.1em .5em;text-align:right;font-variant-numeric:tabular-nums"
+    return f'<td style="{style};{_cell(bad)}">{number(value)}</td>'
 
 
 def _cell(bad: bool) -> str:

@@ -11,8 +11,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .draw import Draw
-from .expect import Failed, describe, is_module, lives_elsewhere, said, shapes
-from .modules import CUT_OFF, CUTS, Module, Step, backward, expect_module, kept, prepare, run_remote
+from .expect import Failed, describe, is_module, lives_elsewhere, shapes, text_of_error
+from .modules import (
+    CUT_OFF,
+    CUTS,
+    Module,
+    Step,
+    backward,
+    copied_to,
+    expect_module,
+    prepare,
+    run_remote,
+)
 from .shared_with_guest import quiet, span
 from .words import Message
 
@@ -20,8 +30,8 @@ MOST_PARTS = 100
 """Of a result with more, no tensor is looked for among its parts."""
 KEEPS = (list, dict, set)
 """The containers in which a class may keep state."""
-GIVEN_AS_THEY_ARE = ("", "forward", "backward", "memory")
-"""The kinds of `Call` that use the arguments of the function under test itself."""
+TAKE_DRAWN_ARGUMENTS = ("", "forward", "backward", "memory")
+"""The methods of a `Call` whose arguments are those of the function under test itself."""
 IDLE = 0.2
 """How much a second counts in which nothing is computed: on a busy machine, functions wait for
 their turn.
@@ -33,10 +43,10 @@ class Call:
     """One call of the function under test: what it returned or raised, and its arguments
     afterwards.
 
-    `function` is what was called. Where that is not the function under test itself but something
-    that it made, `what` says how: "forward", "backward", or the name of what else was asked of a
-    `Module`. `given` says in words for what, where the arguments are those of a function of the
-    check's own. `drawn` are the arguments as the check gave them: the function gets copies, and
+    `function` is what was called. `method` is empty for the function under test itself; for
+    something that it made, it is "forward", "backward", or the name of another request to a
+    `Module`. `given` describes the inputs in words, where the arguments are those of a function of
+    the check's own. `drawn` are the arguments as the check gave them: the function gets copies, and
     cannot change these.
     """
 
@@ -45,7 +55,7 @@ class Call:
     error: BaseException | None = None
     must_raise: bool = False
     function: Any = None
-    what: str = ""
+    method: str = ""
     given: str | Message = ""
     drawn: tuple[Any, ...] = ()
 
@@ -95,7 +105,7 @@ class Subject:
         self.foresee(
             Step("", arguments, "call", self.function, arguments),
             Step("load", (), "run", 0, (values, dtype, training), prepare),
-            *[Step("forward", own, "call", 0, own) for own in ahead],
+            *[Step("forward", inputs, "call", 0, inputs) for inputs in ahead],
         )
         return self.module(*arguments).load(values, dtype, training)
 
@@ -105,15 +115,9 @@ class Subject:
         """Say with which arguments the function, or `function` by `run_remote`, is called next;
         see `foresee`.
         """
-        if function is None:
-            self.foresee(*[Step("", own, "call", self.function, own) for own in cases])
-        else:
-            self.foresee(
-                *[
-                    Step(function.__name__, own, "run", self.function, own, function)
-                    for own in cases
-                ]
-            )
+        name = function.__name__ if function else ""
+        op = "run" if function else "call"
+        self.foresee(*[Step(name, inputs, op, self.function, inputs, function) for inputs in cases])
 
     def foresee(self, *steps: Step) -> None:
         """Say which calls a check makes next, in this order: to a function that lives elsewhere
@@ -129,10 +133,10 @@ class Subject:
         calls, parts = [], []
         for step in steps:
             twins: dict[int, Any] = {}
-            given = tuple(twin(own, twins, alone=True) for own in step.given)
-            parts.append(step._replace(given=given))
-            # those of `load` are not remembered, as alone
-            calls.append(Call(given if step.arguments else ()))
+            inputs = tuple(twin(value, twins, alone=True) for value in step.inputs)
+            parts.append(step._replace(inputs=inputs))
+            # a call of `load` remembers no arguments, whether it is foreseen or not
+            calls.append(Call(inputs if step.arguments else ()))
         try:
             self._ahead.extend(zip(steps, calls, self.function._several(parts), strict=True))
         except Exception as error:  # of a guest that is gone, each call that follows says so
@@ -143,7 +147,7 @@ class Subject:
         """Return a torch module of the check's own as a `Module`, to be an argument, and to be
         looked at later.
         """
-        return Module(self, kept(self.function, module), name)
+        return Module(self, copied_to(self.function, module), name)
 
     def run_remote(
         self, function: Callable[..., Any], *arguments: Any, given: str | Message = ""
@@ -166,29 +170,29 @@ class Subject:
         self,
         arguments: Sequence[Any],
         function: Any = None,
-        what: str = "",
+        method: str = "",
         must_raise: bool = False,
     ) -> Call:
         """Make a `Call` and remember it: of the function itself, or of something that it made;
         see `Call`.
         """
         target = self.function if function is None else function
-        call = self._foreseen(target, arguments, what, must_raise) or called(
-            target, arguments, must_raise
-        )
-        call.what, call.drawn = what, tuple(arguments)
+        call = self._foreseen(target, arguments, method, must_raise)
+        call = call or called(target, arguments, must_raise)
+        call.method = method
+        call.drawn = tuple(arguments)
         self.calls.append(call)
         return call
 
     def _foreseen(
-        self, target: Any, arguments: Sequence[Any], what: str, must_raise: bool
+        self, target: Any, arguments: Sequence[Any], method: str, must_raise: bool
     ) -> Call | None:
         """Return a `Call` that was foreseen, with its outcome; None if another one is made."""
         if not self._ahead:
             return None
         step, call, answer = self._ahead.popleft()
         same = len(arguments) == len(step.arguments) and all(map(_is, arguments, step.arguments))
-        if not same or what != step.what:
+        if not same or method != step.method:
             self._ahead.clear()
             return None
         call.function, call.must_raise = target, must_raise
@@ -210,12 +214,16 @@ class Subject:
                 "to it."
             )
             raise Failed(Message(text, function=name, cuts=CUTS), explained=True)
-        values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
+        values = {
+            "function": name,
+            "kind": type(call.error).__name__,
+            "error": text_of_error(call.error),
+        }
         if call.given:
             message = Message(
                 "{function} raised {kind} for {given}: {error}", **values, given=call.given
             )
-        elif call.what not in GIVEN_AS_THEY_ARE:
+        elif call.method not in TAKE_DRAWN_ARGUMENTS:
             message = Message("{function} raised {kind}: {error}", **values)
         elif all(hasattr(argument, "shape") for argument in call.arguments):
             template = "{function} raised {kind} for arguments of shape {shapes}: {error}"
@@ -229,13 +237,13 @@ class Subject:
         self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = ""
     ) -> Any:
         """Do as `backward`, of the function itself or of a module that it made."""
-        target, name = self.function if function is None else function, name or self.name
+        target = self.function if function is None else function
         call = self.call(
             arguments,
             lambda *arguments: backward(target, *arguments, upstream=upstream),
             "backward",
         )
-        return self.result(call, name)
+        return self.result(call, name or self.name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self.differentiated(arguments, upstream)
@@ -267,8 +275,8 @@ def _answered(call: Call, answer: Callable[[], Any]) -> Call:
         call.error = error
     if call.error is not None:
         call.result = None
-    elif not lives_elsewhere(call.function):  # nor what came of it, then
-        # What a later call does in place must not change what this one is remembered by.
+    elif not lives_elsewhere(call.function):
+        # A later call may change this result in place; a result from elsewhere is a copy already.
         call.result = _remembered(call.result)
     return call
 
@@ -286,8 +294,7 @@ def _remembered(value: Any) -> Any:
         return {name: _remembered(item) for name, item in value.items()}
     try:
         return value if is_module(value) else copy.deepcopy(value)
-    # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
-    except Exception:
+    except Exception:  # what cannot be copied, such as a generator, has no numbers to compare
         return value
 
 
@@ -313,7 +320,7 @@ def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
     elif type(value) is np.random.Generator:
         copied = _generator(value)
     elif type(value) is Module:
-        copied = value.own
+        copied = value.module
     elif hasattr(type(value), "detach"):
         copied = _tensor(value)
     elif hasattr(type(value), "state_dict"):
@@ -369,7 +376,8 @@ class Stopwatch:
 
     def __init__(self, function: Any):
         self._elsewhere = getattr(type(function), "_computed", None) and function._computed
-        self._begun, self._started = self._computed(), time.perf_counter()
+        self._start_computed = self._computed()
+        self._start = time.perf_counter()
 
     def _computed(self) -> float:
         return time.process_time() + (self._elsewhere() if self._elsewhere else 0.0)
@@ -377,7 +385,8 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         """The seconds since this was made."""
-        return max(self._computed() - self._begun, IDLE * (time.perf_counter() - self._started))
+        computed = self._computed() - self._start_computed
+        return max(computed, IDLE * (time.perf_counter() - self._start))
 
 
 class Attempt(NamedTuple):
@@ -413,15 +422,20 @@ def attempt(check: Check, function: Any, seed: int) -> Attempt:
     """Run one check on one function; what a listed class keeps for all of its objects is
     afterwards as before.
     """
-    listed = isinstance(function, type) and (
-        hasattr(function, "wrong_for") or hasattr(function, "right_for")
-    )
-    shared = vars(function).items() if listed else ()
-    before = {name: copy.copy(value) for name, value in shared if isinstance(value, KEEPS)}
-    made = run_check(check, Subject(check.subject, function), seed)
+    is_listed_class = isinstance(function, type) and is_listed(function)
+    attributes = vars(function).items() if is_listed_class else ()
+    before = {name: copy.copy(value) for name, value in attributes if isinstance(value, KEEPS)}
+    result = run_check(check, Subject(check.subject, function), seed)
     for name, value in before.items():
         setattr(function, name, value)
-    return made
+    return result
+
+
+def is_listed(function: Any) -> bool:
+    """Tell whether a function or class is a listed answer."""
+    if lives_elsewhere(function):  # it would be asked for the attributes
+        return False
+    return hasattr(function, "wrong_for") or hasattr(function, "right_for")
 
 
 def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
@@ -431,7 +445,7 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
         check(under_test, Draw(seed, check.__name__))
     except Failed as error:
         failure = error
-    except Exception as error:  # a result so odd that the check itself stumbled over it
+    except Exception as error:  # the check itself failed on an odd result
         if not under_test.calls:
             raise
         message = Message(

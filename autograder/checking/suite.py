@@ -21,18 +21,18 @@ import numpy as np
 
 from . import guidance, machine, progress, show, words
 from .answers import answers_in
-from .diagnosis import Diagnosis, own_answer
-from .expect import describe, lives_elsewhere, shapes
+from .diagnosis import Diagnosis, reference_answer
+from .expect import describe, shapes
 from .helpers import names_used
 from .report import MIME, Report, Result, Status, first_wrong
 from .stand_ins import noting
-from .subject import Attempt, Call, Check, attempt
+from .subject import Attempt, Call, Check, attempt, is_listed
 from .undefined import Ran, why_undefined
 from .words import Message, joined
 
 
-class Place(Protocol):
-    """A place where checks run: it has the functions under test, and shows the findings."""
+class CheckHost(Protocol):
+    """Where checks run: it has the functions under test, and shows the reports on them."""
 
     @property
     def seed(self) -> int:
@@ -58,8 +58,8 @@ class Place(Protocol):
         """Show a `Report`."""
 
 
-class Here:
-    """The place where checks run: a student's own notebook or script."""
+class RunningNotebook:
+    """The host of checks that a student runs: the notebook or script that is running."""
 
     @property
     def seed(self) -> int:
@@ -74,7 +74,7 @@ class Here:
         """Return why the running notebook does not have a name; "" outside of IPython, or if it
         does not show.
         """
-        return why_undefined(name, _cells_here())
+        return why_undefined(name, _cells_run())
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
@@ -84,10 +84,10 @@ class Here:
         """
         names = vars(sys.modules["__main__"])
         before = {name: names[name] for name in answers if name in names}
-        answered: set[str] = set()
-        names.update({name: noting(name, answer, answered) for name, answer in answers.items()})
+        called: set[str] = set()
+        names.update({name: noting(name, answer, called) for name, answer in answers.items()})
         try:
-            yield answered
+            yield called
         finally:
             for name in answers:
                 names.pop(name, None)
@@ -100,10 +100,10 @@ class Here:
         """Show a `Report` to the student who runs the check, in the language of the notebook;
         keep its points.
         """
-        folder = _folder_here()
+        folder = _exercise_folder()
         if folder and _shell():
             progress.note(folder, report)
-        with words.use(_language_here()):
+        with words.use(_notebook_language()):
             staged = _are_hints_staged()
             show.report(guidance.without_hints(report) if staged else report, MIME)
             if staged:
@@ -115,7 +115,7 @@ def _shell() -> Any:
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
-def _folder_here() -> Path | None:
+def _exercise_folder() -> Path | None:
     """Return the folder of the exercise whose checks were imported last; None outside of one."""
     file = getattr(sys.modules.get("checks"), "__file__", None)
     return Path(file).resolve().parent if file else None
@@ -123,16 +123,17 @@ def _folder_here() -> Path | None:
 
 def _are_hints_staged() -> bool:
     """Tell whether the course wants causes to be given by `hint`, one hint at a time."""
-    folder = _folder_here()
+    folder = _exercise_folder()
     return folder is not None and progress.released(folder).get("hints") == progress.STAGED
 
 
-def _cells_here() -> list[Ran]:
+def _cells_run() -> list[Ran]:
     """Return the cells that the running notebook has run; of the last one before this check also
     its error.
     """
-    shell, cells = _shell(), []
-    # whatever another version of IPython keeps, a check is shown
+    shell = _shell()
+    cells: list[Ran] = []
+    # Another version of IPython may not have these attributes: then the check is shown without.
     with contextlib.suppress(Exception):
         for number, source in enumerate(shell.history_manager.input_hist_raw):
             cells.append(Ran(f"[{number}]", source))
@@ -143,16 +144,13 @@ def _cells_here() -> list[Ran]:
     return cells
 
 
-def _language_here() -> str:
-    """Return the language in which the running notebook was released; "" where that cannot be
-    found out.
-    """
-    said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get(
-        "__vsc_ipynb_file__", ""
-    )
-    with contextlib.suppress(Exception):  # whatever was made of the file, a check is shown
-        # Jupyter runs where the notebook lies
-        path = Path(said) if Path(said).is_file() else Path(Path(said).name)
+def _notebook_language() -> str:
+    """Return the language in which the running notebook was released; "" where that is unknown."""
+    names = vars(sys.modules["__main__"])
+    file = os.environ.get("JPY_SESSION_NAME") or names.get("__vsc_ipynb_file__", "")
+    with contextlib.suppress(Exception):  # with an unreadable file, the check is shown in English
+        # Jupyter runs in the notebook's folder
+        path = Path(file) if Path(file).is_file() else Path(Path(file).name)
         return words.language_of(json.loads(path.read_text(encoding="utf-8")))
     return ""
 
@@ -167,28 +165,28 @@ class Points(float):
 
 
 MOST_ERROR = 200
-OWN_FAILS = (
+REFERENCE_FAILS = (
     "With the versions that are installed here, the course's own answer fails this check "
     "as well: {said}"
 )
 
-_HERE: Place = Here()
-_place = ContextVar("place", default=_HERE)
+_RUNNING_NOTEBOOK: CheckHost = RunningNotebook()
+_host = ContextVar("host", default=_RUNNING_NOTEBOOK)
 
 
 @contextlib.contextmanager
-def placed(place: Place) -> Iterator[None]:
-    """Run checks at another place than a student's notebook, for as long as the context lasts.
+def use_host(host: CheckHost) -> Iterator[None]:
+    """Run checks elsewhere than in a student's notebook, for as long as the context lasts.
 
     Parameters
     ----------
-    place : Place
+    host : CheckHost
     """
-    token = _place.set(place)
+    token = _host.set(host)
     try:
         yield
     finally:
-        _place.reset(token)
+        _host.reset(token)
 
 
 class Suite:
@@ -218,9 +216,9 @@ class Suite:
         answers: dict[str, Callable[..., Any]] | None = None,
     ):
         self.module, self.read, self.plain = module, read, plain or {}
-        self.own_answers = answers or {}
+        self.replacements = answers or {}
         self.checks: list[Check] = []
-        # functions in whose place the course's answers stand now
+        # functions that the course's answers replace now
         self.instead: frozenset[str] = frozenset()
         # modules of listed answers; without any, `misconceptions` is imported
         self.answers: list[ModuleType] = []
@@ -255,7 +253,8 @@ class Suite:
         """
 
         def declare(function: Any) -> Any:
-            name, title = function.__name__, " ".join((function.__doc__ or "").split())
+            name = function.__name__
+            title = " ".join((function.__doc__ or "").split())
             subject = next(iter(inspect.signature(function).parameters))
             if not title:
                 raise ValueError(
@@ -266,17 +265,16 @@ class Suite:
                 raise ValueError(
                     f"the check {name} has weight {weight}: give a positive number, or 0 for advice"
                 )
-            weights = {check.__name__: check.weight for check in self.of(subject)}
-            earlier = list(weights)
-            if name in earlier:
+            weights = {check.__name__: check.weight for check in self.checks_of(subject)}
+            if name in weights:
                 raise ValueError(
                     f"{subject} has two checks called {name}: give the second another name"
                 )
             several = [needs] if isinstance(needs, str) or callable(needs) else needs
             needed = tuple(getattr(need, "__name__", need) for need in several)
             for need in needed:
-                if need not in earlier:
-                    known = ", ".join(earlier) or "none"
+                if need not in weights:
+                    known = ", ".join(weights) or "none"
                     raise ValueError(
                         f"the check {name} needs {need!r}, but no check of {subject} declared "
                         f"before it has that name; those are: {known}"
@@ -286,12 +284,10 @@ class Suite:
                         f"the check {name} needs {need!r}, which is advice: points must not "
                         "depend on it"
                     )
-            function.weight, function.needs, function.subject, function.title = (
-                weight,
-                needed,
-                subject,
-                title,
-            )
+            function.weight = weight
+            function.needs = needed
+            function.subject = subject
+            function.title = title
             function.on = machine.known(on, f"the check {name}")
             function.measured = measured
             self.checks.append(function)
@@ -300,24 +296,29 @@ class Suite:
         return declare
 
     def check_each(
-        self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
+        self,
+        *subjects: str,
+        weight: float = 1,
+        needs: Sequence[str | Callable[..., Any]] = (),
+        measured: bool = False,
     ) -> Callable[[Any], Any]:
         """Declare a check of each of these functions: `values` of the function NAME is the check
         `NAME_values`.
 
-        `needs` are names of checks that were declared in the same way before, without the
+        `needs` are checks that were declared in the same way before, or their names without the
         function's.
         """
 
         def declare(body: Any) -> Any:
             for subject in subjects:
-                needed = [f"{subject}_{need}" for need in needs]
-                self.check(weight, needed, measured=measured)(_check_of(subject, body))
+                needed = [f"{subject}_{getattr(need, '__name__', need)}" for need in needs]
+                check = check_of(subject, f"{subject}_{body.__name__}", body.__doc__, body)
+                self.check(weight, needed, measured=measured)(check)
             return body
 
         return declare
 
-    def of(self, subject: str) -> list[Check]:
+    def checks_of(self, subject: str) -> list[Check]:
         """Return the checks of one function, in the order in which they were declared."""
         return [check for check in self.checks if check.subject == subject]
 
@@ -328,7 +329,7 @@ class Suite:
 
         It is None where that cannot be known, as in a student's own notebook.
         """
-        return _place.get().code_of(subject)
+        return _host.get().code_of(subject)
 
     def listed(self, kind: str, subject: str) -> list[Any]:
         """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`.
@@ -336,8 +337,8 @@ class Suite:
         Answers that fail only on a machine with what this one lacks are left out.
         """
         modules = self.answers or [importlib.import_module("misconceptions")]
-        found = [answer for module in modules for answer in answers_in(module, kind, subject)]
-        return [answer for answer in found if not machine.lacks(getattr(answer, "on", ""))]
+        answers = [answer for module in modules for answer in answers_in(module, kind, subject)]
+        return [answer for answer in answers if not machine.lacks(getattr(answer, "on", ""))]
 
     def run(
         self, subject: str, points: float, seed: int | None = None, as_json: bool = False
@@ -362,42 +363,41 @@ class Suite:
             The points earned, from 0 to `points`: a number, which notebooks do not show beside the
             report.
         """
-        place = _place.get()
-        shapes_of: dict[str, str | Message] = {}
+        host = _host.get()
+        last_shapes: dict[str, str | Message] = {}
 
-        def attempted(check: Check, function: Any, seed: int) -> Attempt:
-            made = attempt(check, function, seed)
-            shapes_of[check.__name__] = (
-                shapes(made.calls[-1].arguments) if as_json and made.calls else ""
-            )
-            return made
+        def attempt_noting_shapes(check: Check, function: Any, seed: int) -> Attempt:
+            observed = attempt(check, function, seed)
+            if as_json and observed.calls:
+                last_shapes[check.__name__] = shapes(observed.calls[-1].arguments)
+            return observed
 
-        seed = self._seeds[subject] = place.seed if seed is None else seed
-        report = self._examined(subject, points, seed, place, attempted)
+        seed = host.seed if seed is None else seed
+        self._seeds[subject] = seed
+        report = self._report(subject, points, seed, host, attempt_noting_shapes)
         if as_json:
-            with words.use(_language_here()):
-                guidance.show_json(
-                    guidance.without_hints(report) if _are_hints_staged() else report, shapes_of
-                )
+            shown = guidance.without_hints(report) if _are_hints_staged() else report
+            with words.use(_notebook_language()):
+                guidance.show_json(shown, last_shapes)
         else:
-            place.show(report)
+            host.show(report)
         return Points(report.score)
 
-    def _examined(
+    def _report(
         self,
         subject: str,
         points: float,
         seed: int,
-        place: Place,
+        host: CheckHost,
         attempt: Callable[[Check, Any, int], Attempt] = attempt,
     ) -> Report:
         """Return the report on a function of a notebook, without what earlier functions that it
         calls do wrong.
         """
-        function = place.lookup(subject)
+        function = host.lookup(subject)
         report = self.examine(subject, function, points, seed, attempt=attempt)
         if any(result.status.costs_points for result in report.results):
-            report = self._on_its_own(report, function, place)
+            report = self._on_its_own(report, function, host)
         return report
 
     def hint(self, subject: str) -> None:
@@ -411,27 +411,27 @@ class Suite:
         subject : str
             The name of the function under test.
         """
-        with words.use(_language_here()):
+        with words.use(_notebook_language()):
             if self._is_unknown(subject):
                 return
-            place = _place.get()
-            seed = self._seeds.setdefault(subject, place.seed)
-            report = self._examined(subject, 0.0, seed, place)
-            failed = next(
-                (result.name for result in report.results if result.status.costs_points), ""
-            )
-            before, count = self._hinted.get(subject, ("", 0))
-            self._hinted[subject] = failed, count + 1 if failed == before else 1
-            guidance.show_hints(report, self._hinted[subject][1])
+            host = _host.get()
+            seed = self._seeds.setdefault(subject, host.seed)
+            report = self._report(subject, 0.0, seed, host)
+            failed = [result.name for result in report.results if result.status.costs_points]
+            first = failed[0] if failed else ""
+            previous, count = self._hinted.get(subject, ("", 0))
+            count = count + 1 if first == previous else 1
+            self._hinted[subject] = first, count
+            guidance.show_hints(report, count)
 
     def status(self) -> None:
         """Show all exercises in this folder: their points as the checks last found them, and
         what is next.
         """
-        folder = _folder_here()
-        with words.use(_language_here()):
-            found = list(progress.standings(folder)) if folder else []
-            guidance.show_status(found, folder.name if folder else "", self.read)
+        folder = _exercise_folder()
+        with words.use(_notebook_language()):
+            standings = list(progress.standings(folder)) if folder else []
+            guidance.show_status(standings, folder.name if folder else "", self.read)
 
     def reset(self, subject: str) -> None:
         """Put the given text of a function into a new cell below this one; what is there stays as
@@ -442,14 +442,14 @@ class Suite:
         subject : str
             The name of the function under test.
         """
-        folder, shell = _folder_here(), _shell()
-        with words.use(_language_here()):
+        folder = _exercise_folder()
+        shell = _shell()
+        with words.use(_notebook_language()):
             if self._is_unknown(subject):
                 return
-            given = (
-                progress.in_language(progress.released(folder).get("given", {})) if folder else {}
-            )
-            text = given.get(subject, "") if given else ""
+            released = progress.released(folder) if folder else {}
+            cells = progress.in_language(released.get("given", {}))
+            text = cells.get(subject, "") if cells else ""
             guidance.show_given(subject, text, has_cells=shell is not None)
             if shell is not None and text:
                 shell.set_next_input(text)
@@ -468,7 +468,7 @@ class Suite:
         )
         return True
 
-    def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
+    def _on_its_own(self, report: Report, function: Any, host: CheckHost) -> Report:
         """Return the report on a function without what earlier functions that it calls do wrong.
 
         The earlier functions that its code names are examined in order, each with the course's
@@ -477,41 +477,41 @@ class Suite:
         did call one of these answers, and lost nothing by it.
         """
         try:
-            failing = self._failing_helpers(report, function, place)
+            failing = self._failing_helpers(report, function, host)
             if not failing:
                 return report
-            with self.with_answers(failing, place) as answered:
-                again = self.examine(report.subject, function, report.points, report.seed)
+            with self.with_answers(failing, host) as called:
+                second = self.examine(report.subject, function, report.points, report.seed)
         except Exception as error:
             if not getattr(error, "ended", False):
                 raise
-            return report  # the guest ended on the way: the first report is what there is
-        again.instead = [name for name in failing if name in answered]
-        gained = again.score + again.pending >= report.score + report.pending
-        return again if again.instead and gained else report
+            return report  # the guest ended on the way: there is only the first report
+        second.instead = [name for name in failing if name in called]
+        lost_nothing = second.score + second.pending >= report.score + report.pending
+        return second if second.instead and lost_nothing else report
 
-    def _failing_helpers(self, report: Report, function: Any, place: Place) -> list[str]:
+    def _failing_helpers(self, report: Report, function: Any, host: CheckHost) -> list[str]:
         """Return the earlier functions that a function's code names, that fail, and that the course
         can replace.
 
-        The code is in a student's process, so this only saves examining the others: `place` sees
+        The code is in a student's process, so this only saves examining the others: `host` sees
         what is called. A function that the course has no answer for, such as a pencil question, is
         judged as it is, and so is a class that inherits from one that fails: its own code cannot be
-        told from what it inherits.
+        distinguished from what it inherits.
         """
         subjects = list(dict.fromkeys(check.subject for check in self.checks))
         earlier = subjects[: subjects.index(report.subject)]
-        helpers = {name: place.lookup(name) for name in earlier if self._answer(name) is not None}
+        helpers = {name: host.lookup(name) for name in earlier if self._answer(name) is not None}
         failing: list[str] = []
         for name in names_used(function, helpers) if helpers else ():
-            with self.with_answers(failing, place):
+            with self.with_answers(failing, host):
                 helper = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
             if any(result.status.costs_points for result in helper.results):
                 failing.append(name)
         return failing
 
     @contextlib.contextmanager
-    def with_answers(self, names: Sequence[str], place: Place) -> Iterator[set[str]]:
+    def with_answers(self, names: Sequence[str], host: CheckHost) -> Iterator[set[str]]:
         """Replace these names of a notebook with the course's answers; checks see them in
         `instead`.
 
@@ -522,14 +522,14 @@ class Suite:
             return
         self.instead = frozenset(names)
         try:
-            with place.instead({name: self._answer(name) for name in names}) as answered:
-                yield answered
+            with host.instead({name: self._answer(name) for name in names}) as called:
+                yield called
         finally:
             self.instead = frozenset()
 
     def _answer(self, name: str) -> Any:
         """Return the course's answer for a function; None where it has none at hand."""
-        return self.own_answers.get(name) or own_answer(self.listed("right_for", name))
+        return self.replacements.get(name) or reference_answer(self.listed("right_for", name))
 
     # numbers that memory happened to hold are compared, converted and shown like others
     @np.errstate(all="ignore")
@@ -561,39 +561,41 @@ class Suite:
         ValueError
             If there is no check for it.
         """
-        checks = self.of(subject)
+        checks = self.checks_of(subject)
         if not checks:
             raise ValueError(f"there is no check for {subject!r} in {self.module}")
-        found = _Found(_unwritten(subject, function))
+        examination = _Examination(_unwritten(subject, function))
         for check in checks:
-            self._run(check, function, seed, attempt, found)
-        if diagnosis and any(made.failure for made in found.attempts.values()):
+            self._run(check, function, seed, attempt, examination)
+        if diagnosis and any(observed.failure for observed in examination.attempts.values()):
             finder = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis()
-            # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and
-            # may be at fault.
+            # A fault in our list of wrong answers must not cost a student points.
             with contextlib.suppress(Exception):
-                wrong, right = (self.listed(kind, subject) for kind in ("wrong_for", "right_for"))
-                plain = self.plain.get(subject)
-                for name, finding in finder.findings(
-                    checks, function, found.attempts, wrong, right, seed, plain
-                ):
-                    result = found.results[name]
-                    result.enter(finding)
-        results = list(found.results.values())
+                findings = finder.findings(
+                    checks,
+                    function,
+                    examination.attempts,
+                    self.listed("wrong_for", subject),
+                    self.listed("right_for", subject),
+                    seed,
+                    self.plain.get(subject),
+                )
+                for name, finding in findings:
+                    examination.results[name].enter(finding)
+        results = list(examination.results.values())
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
-        score, most = (
-            round(float(points) * weight / total, 2) for weight in (earned, earned + unverified)
-        )
+        score = round(float(points) * earned / total, 2)
+        most = round(float(points) * (earned + unverified) / total, 2)
         return Report(
             subject,
             float(points),
             score,
             seed,
-            self.read.get(subject, ""),
-            results,
-            round(most - score, 2),
+            read=self.read.get(subject, ""),
+            results=results,
+            pending=round(most - score, 2),
         )
 
     def _run(
@@ -602,89 +604,91 @@ class Suite:
         function: Any,
         seed: int,
         attempt: Callable[[Check, Any, int], Attempt],
-        found: "_Found",
+        examination: "_Examination",
     ) -> None:
         """Run a check, unless it waits for another one or for another machine; enter its result."""
         name = check.__name__
-        result = found.results[name] = Result(
-            name, check.title, check.weight, measured=check.measured
-        )
-        if found.blocks(check, result):
+        result = Result(name, check.title, check.weight, measured=check.measured)
+        examination.results[name] = result
+        if examination.blocks(check, result):
             return
-        lacks = found.lacks(check)
+        lacks = examination.lacks(check)
         if lacks is None:
-            made = attempt(check, function, seed)
-            if made.failure is not None and made.calls and _is_unwritten(made.calls):
+            observed = attempt(check, function, seed)
+            if observed.failure is not None and _is_unwritten(observed.calls):
                 message = (
                     "{function}, or a function that it calls, is not written yet: it raises "
                     "NotImplementedError."
                 )
-                found.unwritten = Message(message, function=check.subject)
-                result.status, result.message = Status.BLOCKED, found.unwritten
+                examination.unwritten = Message(message, function=check.subject)
+                result.status = Status.BLOCKED
+                result.message = examination.unwritten
                 return
-            if reason := self._own_answer_fails(check, function, made, seed):
+            if reason := self._why_reference_fails(check, function, observed, seed):
                 lacks = check.on or "own", reason
         if lacks is not None:
-            found.absent[name] = result.on, result.message = lacks
+            examination.unverified[name] = lacks
+            result.on, result.message = lacks
             result.status = Status.UNVERIFIED
             return
-        found.attempts[name] = made
-        if made.failure is not None:
-            found.lacking[name] = [name]
+        examination.attempts[name] = observed
+        failure = observed.failure
+        if failure is not None:
+            examination.failed[name] = [name]
             result.status = Status.FAILED if check.weight else Status.ADVICE
-            result.message, result.held = made.failure.message, made.failure.held
-            result.where = first_wrong(made.failure)
-            result.raised, result.explained = made.failure.raised, made.failure.explained
+            result.message = failure.message
+            result.held = failure.held
+            result.where = first_wrong(failure)
+            result.raised = failure.raised
+            result.explained = failure.explained
 
-    def _own_answer_fails(
-        self, check: Check, function: Any, made: Attempt, seed: int
+    def _why_reference_fails(
+        self, check: Check, function: Any, observed: Attempt, seed: int
     ) -> Message | str:
         """Return a sentence if the course's own answer also fails a check that ended in an error.
 
         Then no one loses a point: the cause is another version of a library.
         """
-        ended = any(getattr(call.error, "ended", False) for call in made.calls[-1:])
-        listed = not lives_elsewhere(function) and (
-            hasattr(function, "wrong_for") or hasattr(function, "right_for")
-        )
-        if made.failure is None or not made.failure.raised or not check.weight or ended or listed:
+        if observed.failure is None or not observed.failure.raised or not check.weight:
             return ""
-        # slow ones, such as kernels: what they need is tried beforehand
+        if any(getattr(call.error, "ended", False) for call in observed.calls[-1:]):
+            return ""  # the guest is gone
+        if is_listed(function):
+            return ""
         if check.subject in self.plain:
-            return ""
-        with contextlib.suppress(Exception):  # what cannot be loaded says nothing about an answer
-            own = own_answer(self.listed("right_for", check.subject))
-            if own is not None:
-                failure = attempt(check, own, seed).failure
-                return Message(OWN_FAILS, said=failure.message) if failure else ""
+            return ""  # slow ones, such as kernels: the machine is tried before they are judged
+        with contextlib.suppress(Exception):  # a list that cannot be loaded is no excuse
+            reference = reference_answer(self.listed("right_for", check.subject))
+            if reference is not None:
+                failure = attempt(check, reference, seed).failure
+                return Message(REFERENCE_FAILS, said=failure.message) if failure else ""
         return ""
 
 
 @dataclass
-class _Found:
+class _Examination:
     """The results of a function's checks so far, by the name of the check.
 
-    `unwritten` says why there is nothing to check, if that is so. `lacking` has, for each check
-    that does not hold, the failed ones that keep it from that; `absent`, for each that cannot be
-    verified here, what it needs of the machine, and why that is not to be had.
+    `unwritten` says why there is nothing to check, if that is so. `failed` has, for each check
+    that failed or waits, the failed ones that are the reason; `unverified`, for each that cannot be
+    verified here, what it needs of the machine, and why the machine lacks it.
     """
 
     unwritten: str | Message
     results: dict[str, Result] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    lacking: dict[str, list[str]] = field(default_factory=dict)
-    absent: dict[str, tuple[str, str | Message]] = field(default_factory=dict)
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    unverified: dict[str, tuple[str, str | Message]] = field(default_factory=dict)
 
     def blocks(self, check: Check, result: Result) -> bool:
-        """Tell whether a check must wait, and enter the reason: what failed, and not what waits
-        for that itself.
+        """Tell whether a check must wait, and enter the reason: the checks that failed, without
+        those that wait themselves.
         """
-        waits_for = list(
-            dict.fromkeys(failed for need in check.needs for failed in self.lacking.get(need, ()))
-        )
+        failed = [name for need in check.needs for name in self.failed.get(need, ())]
+        waits_for = list(dict.fromkeys(failed))
         if not (self.unwritten or waits_for):
             return False
-        self.lacking[check.__name__] = waits_for
+        self.failed[check.__name__] = waits_for
         names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
         result.status = Status.BLOCKED
         result.message = self.unwritten or Message("Waits for {checks}.", checks=names)
@@ -697,25 +701,26 @@ class _Found:
         if reason := machine.lacks(check.on):
             return check.on, reason
         for need in check.needs:
-            if need in self.absent:
-                return self.absent[need]
+            if need in self.unverified:
+                return self.unverified[need]
         reason = machine.fails(check.on)
         return (check.on, reason) if reason else None
 
 
-def _check_of(subject: str, body: Any) -> Any:
+def check_of(subject: str, name: str, title: str | None, body: Callable[[Any, Any], object]) -> Any:
     """Return a function of `subject` and `draw` that does what the body does, as a check of that
     function.
     """
 
-    def own(function: Any, draw: Any) -> None:
+    def check(function: Any, draw: Any) -> None:
         body(function, draw)
 
-    own.__name__, own.__doc__ = f"{subject}_{body.__name__}", body.__doc__
+    check.__name__, check.__doc__ = name, title
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(name, kind) for name in (subject, "draw")])
-    own.__signature__ = signature  # type: ignore[attr-defined]
-    return own
+    parameters = [inspect.Parameter(name, kind) for name in (subject, "draw")]
+    check.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    check.__wrapped__ = body  # type: ignore[attr-defined]
+    return check
 
 
 def _unwritten(subject: str, function: Any) -> str | Message:
@@ -725,7 +730,7 @@ def _unwritten(subject: str, function: Any) -> str | Message:
             "{function} is not defined. Run the cell that defines it, and see whether it "
             "raises an error."
         )
-        return _place.get().why_undefined(subject) or Message(message, function=subject)
+        return _host.get().why_undefined(subject) or Message(message, function=subject)
     if not callable(function):
         return Message(
             "Expected {function} to be a function, got {found}.",
@@ -739,7 +744,5 @@ def _is_unwritten(calls: list[Call]) -> bool:
     """Tell whether the first call says that the function is still to be written, or a call of
     what it made.
     """
-    return any(
-        isinstance(call.error, NotImplementedError)
-        for call in (calls[0], *[c for c in calls if c.what])
-    )
+    relevant = [call for number, call in enumerate(calls) if number == 0 or call.method]
+    return any(isinstance(call.error, NotImplementedError) for call in relevant)

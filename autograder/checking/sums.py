@@ -25,19 +25,19 @@ def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[
     matrix = np.stack([column.ravel() for column in columns], axis=1)
     counts, _, rank, _ = np.linalg.lstsq(matrix, numbers.ravel(), rcond=None)
     counts = np.where(np.abs(counts) < COUNTS, 0.0, counts)
-    left = np.abs(matrix @ counts - numbers.ravel()).max(initial=0.0)
-    if rank < len(terms) or left > rtol * np.abs(numbers).max(initial=0.0):
+    rest = np.abs(matrix @ counts - numbers.ravel()).max(initial=0.0)
+    if rank < len(terms) or rest > rtol * np.abs(numbers).max(initial=0.0):
         return None
     return dict(zip(terms, counts.tolist(), strict=True))
 
 
 def as_sum(counts: Mapping[str, float]) -> str:
     """Return a sum as text, what is added first, such as "0.25 A - B"."""
-    parts = [
-        f"{'-' if count < 0 else '+'} "
-        f"{'' if abs(abs(count) - 1) < COUNTS else f'{abs(count):.3g} '}{term}"
-        for term, count in sorted(counts.items(), key=lambda own: own[1] < 0)
-        if count
-    ]
+    parts = []
+    for term, count in sorted(counts.items(), key=lambda item: item[1] < 0):
+        if count:
+            sign = "-" if count < 0 else "+"
+            factor = "" if abs(abs(count) - 1) < COUNTS else f"{abs(count):.3g} "
+            parts.append(f"{sign} {factor}{term}")
     text = " ".join(parts).removeprefix("+ ")
     return f"-{text[2:]}" if text.startswith("- ") else text or "0"

@@ -42,12 +42,15 @@ def why_undefined(function: str, cells: Sequence[Ran]) -> Message | str:
     definition = re.compile(
         rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ " r"\t]*=[^=]", re.M
     )
-    short = (
+    # The quick conditions come first: a student's cell may be long.
+    defining = (
         cell
         for cell in reversed(cells)
-        if function in cell.source and len(cell.source) <= MOST_CODE
+        if function in cell.source
+        and len(cell.source) <= MOST_CODE
+        and definition.search(cell.source)
     )
-    cell = next((cell for cell in short if definition.search(cell.source)), None)
+    cell = next(defining, None)
     if cell is None:
         return ""
     magic = MAGIC.match(cell.source)

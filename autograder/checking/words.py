@@ -6,7 +6,7 @@ A template is English and at the same time gettext's msgid. A value may be a mes
     Message("{what} is {found}.", what=Message("the result"), found="`x`")
     in English: "the result is `x`."        in Chinese: "结果是 `x`。"
 
-`release` puts a catalogue for each language into an
+`release` puts a catalog for each language into an
 exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is
 none, it is English.
 """
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-CATALOGUE = "LC_MESSAGES/checking.mo"
+CATALOG = "LC_MESSAGES/checking.mo"
 LOCALES: Any = importlib.resources.files(__package__ or "checking") / "locale"
 """The folder of the catalogs: in an archive, where gettext itself finds none."""
 SETTINGS = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
@@ -34,9 +34,10 @@ ENGLISH = "en"
 """The language of the templates."""
 FULL_STOPS = ".。"
 
-# Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to
-# be.
-_BESIDE = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])")
+# Between Chinese and Latin letters, digits or code is a space, whatever a value turns out to be.
+_SCRIPT_CHANGE = re.compile(
+    r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])"
+)
 # A full-width sign has its own space, whatever follows it.
 _AFTER = re.compile(r"(?<=[，。；：？！）]) +(?=\S)")
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -50,7 +51,7 @@ def use(language: str, locales: Any = None) -> Iterator[None]:
     Parameters
     ----------
     language : str
-        Such as "zh_CN". If it is empty, or there is no catalogue for it, the environment's.
+        Such as "zh_CN". If it is empty, or there is no catalog for it, the environment's.
     locales : Path or zipfile.Path, optional
         The folder of the catalogs. Default: next to this file.
     """
@@ -61,54 +62,60 @@ def use(language: str, locales: Any = None) -> Iterator[None]:
         _used.reset(token)
 
 
-def _catalogue() -> gettext.NullTranslations:
+def _catalog() -> gettext.NullTranslations:
     language, locales = _used.get()
-    return _found(language, _of_environment(), locales or LOCALES)
+    return _translations(language, _environment_setting(), locales or LOCALES)
 
 
-def _of_environment() -> str:
+def _environment_setting() -> str:
+    """Return the environment's languages, with colons between them; "" if it sets none."""
     return next(filter(None, map(os.environ.get, SETTINGS)), "")
 
 
-def wanted_of(languages: list[str]) -> str:
+def environment_language(languages: list[str]) -> str:
     """Return which of these languages the environment asks for; "" if it is none of them, or
     English.
     """
-    return _first(_of_environment().split(":"), languages)
+    return _first_match(_environment_setting().split(":"), languages)
 
 
 @functools.lru_cache(100)
-def _found(language: str, environment: str, locales: Any) -> gettext.NullTranslations:
-    there = sorted(folder.name for folder in locales.iterdir()) if locales.is_dir() else []
-    if meant := _meant(language, there) or _first(environment.split(":"), there):
-        return gettext.GNUTranslations(io.BytesIO((locales / meant / CATALOGUE).read_bytes()))
-    return gettext.NullTranslations()
+def _translations(language: str, environment: str, locales: Any) -> gettext.NullTranslations:
+    languages = sorted(folder.name for folder in locales.iterdir()) if locales.is_dir() else []
+    match = _match(language, languages) or _first_match(environment.split(":"), languages)
+    if not match:
+        return gettext.NullTranslations()
+    return gettext.GNUTranslations(io.BytesIO((locales / match / CATALOG).read_bytes()))
 
 
-def _first(wanted: list[str], there: list[str]) -> str:
-    for language in wanted:
+def _first_match(preferred: list[str], languages: list[str]) -> str:
+    """Return the first preferred language that there is; "" if English is preferred to it."""
+    for language in preferred:
         if re.split(r"[_.@-]", language)[0] in (ENGLISH, "C", "POSIX"):
             break
-        if meant := _meant(language, there):
-            return meant
+        if match := _match(language, languages):
+            return match
     return ""
 
 
-def _meant(language: str, there: list[str]) -> str:
-    """Return which of the languages that are there is meant: by "de_AT.UTF-8" also de, by "zh"
+def _match(language: str, languages: list[str]) -> str:
+    """Return which of the languages that there are is meant: by "de_AT.UTF-8" also de, by "zh"
     also zh_CN; or "".
     """
-    whole = re.split(r"[.@]", language)[0].replace("-", "_")
-    near = [own for own in there if own in (whole, whole.partition("_")[0])] if whole else []
-    near += [own for own in there if whole and own.startswith(f"{whole}_")]
-    return max(near, key=lambda own: own == whole, default="")
+    full = re.split(r"[.@]", language)[0].replace("-", "_")
+    if not full or full in languages:
+        return full
+    without_country = full.partition("_")[0]
+    if without_country in languages:
+        return without_country
+    return next((other for other in languages if other.startswith(f"{full}_")), "")
 
 
 def language() -> str:
     """Return the language in which feedback is shown here, such as "de"; "en" where there is no
-    catalogue for it.
+    catalog for it.
     """
-    return _catalogue().info().get("language", ENGLISH).replace("_", "-")
+    return _catalog().info().get("language", ENGLISH).replace("_", "-")
 
 
 def is_chinese() -> bool:
@@ -127,10 +134,10 @@ def language_of(notebook: Any) -> str:
     """Return the language that a notebook says it was released in, even if that is malformed; ""
     if it says none.
     """
-    found = notebook.get("metadata")
+    value = notebook.get("metadata")
     for name in KEY:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, str) and LANGUAGE.fullmatch(found) else ""
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and LANGUAGE.fullmatch(value) else ""
 
 
 class Message:
@@ -158,25 +165,25 @@ class Message:
         self.text, self.plural, self.values = text, plural, values
 
     @classmethod
-    def kept(cls, text: str, plural: str = "", /, **values: Any) -> "Message":
+    def from_record(cls, text: str, plural: str = "", /, **values: Any) -> "Message":
         """Return a message from a record, even if values are missing: its braces stay as they
         are.
         """
-        found = cls("", "", **values)
-        found.text, found.plural = text, plural
-        return found
+        message = cls("", "", **values)
+        message.text, message.plural = text, plural
+        return message
 
     def __str__(self) -> str:
         if self.plural:
-            template = _catalogue().ngettext(self.text, self.plural, self.values["count"])
+            template = _catalog().ngettext(self.text, self.plural, self.values["count"])
         else:
             template = translated(self.text)
         if not self.values:
             return template
         # No str.format: what a translator misspells stays as it stands, and no template reaches
         # into a value.
-        whole = _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
-        return _AFTER.sub("", _BESIDE.sub(" ", whole)) if is_chinese() else whole
+        whole = _PLACE.sub(lambda match: _shown(self.values.get(match[1], match[0])), template)
+        return _AFTER.sub("", _SCRIPT_CHANGE.sub(" ", whole)) if is_chinese() else whole
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -204,11 +211,11 @@ def names_in(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PLACE.findall(template)))
 
 
-def counted(one: str, many: str, count: int, **values: Any) -> Message:
-    """Return the `Message` for a count: the template `one` if it is one, `many` otherwise, as
-    the language has it.
+def counted(singular: str, plural: str, count: int, **values: Any) -> Message:
+    """Return the `Message` for a count: the template `singular` if it is 1, `plural` otherwise,
+    as the language has it.
     """
-    return Message(one, many, count=count, **values)
+    return Message(singular, plural, count=count, **values)
 
 
 def joined(template: str, items: Sequence[str | Message]) -> str | Message:
@@ -219,16 +226,16 @@ def joined(template: str, items: Sequence[str | Message]) -> str | Message:
 
 
 def translated(text: str) -> str:
-    """Return a text in the reader's language: itself, where the catalogue does not have it."""
-    return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
+    """Return a text in the reader's language: itself, where the catalog does not have it."""
+    return _catalog().gettext(text) if text else ""  # the empty msgid is the catalog's head
 
 
 def lead(label: str | Message) -> str:
     """Return a label that ends in a colon, with the space that follows it in the reader's
     language, if any.
     """
-    said = shown(label)
-    return said if said.endswith("：") else f"{said} "
+    text = shown(label)
+    return text if text.endswith("：") else f"{text} "
 
 
 def between(template: str) -> str:
@@ -265,7 +272,7 @@ def from_dict(message: Any) -> Any:
     """Return what `to_dict` was given; a text stays a text."""
     if isinstance(message, dict):
         values = {name: from_dict(value) for name, value in message["values"].items()}
-        return Message.kept(message["text"], message.get("plural", ""), **values)
+        return Message.from_record(message["text"], message.get("plural", ""), **values)
     return [from_dict(item) for item in message] if isinstance(message, list) else message
 
 

@@ -41,7 +41,7 @@ def release(
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
-    with locks.held(
+    with locks.lock(
         where.root / "_build" / "release.lock",
         lambda who: warn(f"Waiting for another release to finish: {who}."),
     ):
@@ -60,37 +60,34 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
     if changed:
         _build(where, changed)
     for exercise in chosen:
-        done = (
-            "Released"
-            if exercise in changed
-            else "Verified"
-            if exercise in doubtful
-            else "Unchanged:"
-        )
-        say(f"{done} {short(exercise.released, where)}")
+        word = "Unchanged:"
+        if exercise in changed:
+            word = "Released"
+        elif exercise in doubtful:
+            word = "Verified"
+        say(f"{word} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
-        line = (
+        say(
             f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify "
             "to verify all again"
         )
-        say(line)
 
 
 def _verify(exercises: list[Exercise]) -> None:
     """Verify exercises; raise `UserError` if one has a fault."""
     from autograder.authoring import verify
 
-    found = []
+    faults = []
     with progress_of("Verifying") as progress:
         task = progress.add_task("", total=len(exercises))
         for exercise, fault in verify.faults(exercises):
             progress.update(task, advance=1, description=exercise.name)
-            found += [fault] if fault else []
-    for fault in found[1:]:
+            faults += [fault] if fault else []
+    for fault in faults[1:]:
         say_error(fault)
-    if found:
-        raise UserError(found[0])
+    if faults:
+        raise UserError(faults[0])
 
 
 def _build(where: Course, exercises: list[Exercise]) -> None:
@@ -123,8 +120,8 @@ def new(
     from autograder.authoring.new import make
 
     where = course_at(course)
-    made, listed = make(where, name, exercise_only)
-    for path in made:
+    paths, listed = make(where, name, exercise_only)
+    for path in paths:
         say(f"Made {short(path, where)}")
     for path in listed:
         say(f"Listed in {short(path, where)}")
@@ -133,7 +130,7 @@ def new(
 
 
 def lists(course: Root = ROOT) -> None:
-    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/entries/."""
+    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/NN-name/entries.md."""
     from autograder.authoring import chapters
 
     where = course_at(course)
@@ -141,7 +138,7 @@ def lists(course: Root = ROOT) -> None:
     for name in written:
         say(f"Wrote {name}")
     if not written:
-        say(f"The lists of chapters already match {chapters.SOURCE.as_posix()}/")
+        say(f"The lists of chapters already match book/NN-name/{chapters.ENTRIES}")
 
 
 def chapter(
@@ -156,12 +153,11 @@ def chapter(
     from autograder.authoring import chapters
 
     known = list(chapters.read(course_at(course).root).values())
-    found = next((one for one in known if name in (one.name, one.name[:2], str(one.number))), None)
-    if found is None:
-        raise UserError(
-            f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}."
-        )
-    for line in found.listing([one for one in known if one is not found]):
+    chosen = [entry for entry in known if name in (entry.name, entry.name[:2], str(entry.number))]
+    if not chosen:
+        listed = ", ".join(entry.name for entry in known)
+        raise UserError(f"There is no chapter {name}. The chapters are {listed}.")
+    for line in chosen[0].listing():
         say(line)
 
 
@@ -170,8 +166,12 @@ def mutants(
     function: Annotated[str, typer.Option(help="Only this function.", show_default="all")] = "",
     survivors: Annotated[
         bool,
+        typer.Option("--survivors", help="Show the mutants that the checks passed."),
+    ] = False,
+    accept: Annotated[
+        bool,
         typer.Option(
-            "--survivors", help="Show the mutants that the checks passed, as lines for equal.toml."
+            "--accept", help="Record the mutants that pass as equal, after you looked at each."
         ),
     ] = False,
     jobs: Annotated[
@@ -183,14 +183,13 @@ def mutants(
     reject.
 
     Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends
-    with status 1 if a mutant passes the checks and equal.toml does not mark it as equal, or if a
-    mark there matches no such mutant.
+    with status 1 if more mutants of a function pass the checks than are recorded as equal.
     """
     from autograder.authoring.mutants import look_at
 
-    fine = True
+    passed = True
     for exercise in course_at(course).sources(exercises or ()):
-        found = look_at(exercise, function, jobs or None)
+        findings = look_at(exercise, function, jobs or None, accept)
         table = Table(title=exercise.name, title_justify="left")
         for head in (
             "function",
@@ -203,25 +202,23 @@ def mutants(
             "survived",
         ):
             table.add_column(head, justify="left" if head == "function" else "right")
-        for subject, row in found.rows.items():
+        for subject, row in findings.rows.items():
+            survived = findings.survived(subject)
             counts = (
                 row.made,
                 row.examined,
                 row.killed,
                 row.told,
                 row.advice,
-                row.equal,
-                len(row.survived),
+                row.equal - survived,
+                survived,
             )
             table.add_row(subject, *map(str, counts))
-        for subject, lines in found.unmarked.items() if survivors else ():
-            text = "\n".join([f'[{subject}."why"]', *lines])
-            say(text)
+            passed = passed and not survived
+            for mutant in row.passed if survivors else ():
+                say(f"{subject}: {mutant}")
         out.print(table)
-        for line in found.misfits:
-            say(line)
-        fine = fine and not found.misfits and not found.unmarked
-    if not fine:
+    if not passed:
         raise typer.Exit(Status.FAILED)
 
 
@@ -236,19 +233,3 @@ def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
         with err.status(exercise.name):
             rows = table(exercise.solution)
         out.print(rows)
-
-
-def stock(
-    cases: Annotated[
-        list[str] | None,
-        typer.Argument(help="Cases of autograder/corpus; by default, all.", show_default=False),
-    ] = None,
-) -> None:
-    """Grade the submissions of autograder/corpus with nbgrader's default settings.
-
-    This takes minutes. The outcomes are written to autograder/corpus/stock.json.
-    """
-    from autograder.corpus import stock
-
-    for line in stock.record(cases or []):
-        say(line)

@@ -70,31 +70,31 @@ def bundle(
     stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]
     if fault := next(filter(None, stale), ""):
         raise UserError(fault)
-    with _made_whole(folder.absolute()) as made:
+    with _complete_folder(folder.absolute()) as building:
         with progress_of("Packages") as progress:
             task = progress.add_task("", total=None)
-            wheels = collected(
+            wheels = collect_wheels(
                 [*needs(""), *needs("triton")],
-                made / "wheelhouse",
+                building / "wheelhouse",
                 lambda line: progress.update(
-                    task, description=line, completed=_count(made / "wheelhouse")
+                    task, description=line, completed=_count(building / "wheelhouse")
                 ),
             )
-        (made / "requirements.txt").write_text(
+        (building / "requirements.txt").write_text(
             "".join(f"{wheel}\n" for wheel in wheels), encoding="utf-8"
         )
         with progress_of("Book and exercises") as progress:
             task = progress.add_task("book", total=1 + len(exercises))
-            shutil.copytree(book, made / "book")
+            shutil.copytree(book, building / "book")
             for exercise in exercises:
                 progress.update(task, advance=1, description=exercise.name)
                 shutil.copytree(
-                    exercise.released, made / "exercises" / exercise.name, ignore=LEFT_OUT
+                    exercise.released, building / "exercises" / exercise.name, ignore=LEFT_OUT
                 )
             progress.advance(task)
-        (made / "README.md").write_text(_readme(exercises), encoding="utf-8")
-        size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file()) / 1e6
-        count = _count(made / "wheelhouse")
+        (building / "README.md").write_text(_readme(exercises), encoding="utf-8")
+        size = sum(path.stat().st_size for path in building.rglob("*") if path.is_file()) / 1e6
+        count = _count(building / "wheelhouse")
     say(
         f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
         f"Instructions are in {folder / 'README.md'}."
@@ -102,7 +102,7 @@ def bundle(
 
 
 @contextmanager
-def _made_whole(folder: Path) -> Iterator[Path]:
+def _complete_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder that is renamed to `folder` when it is complete, and deleted when something
     fails.
     """
@@ -110,13 +110,15 @@ def _made_whole(folder: Path) -> Iterator[Path]:
         raise UserError(f"{folder} already exists. Name a new folder, or remove that one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        made = Path(temporary) / folder.name
-        made.mkdir()
-        yield made
-        made.rename(folder)
+        building = Path(temporary) / folder.name
+        building.mkdir()
+        yield building
+        building.rename(folder)
 
 
-def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None]) -> list[str]:
+def collect_wheels(
+    names: Sequence[str], wheelhouse: Path, progress: Callable[[str], None]
+) -> list[str]:
     """Put wheels of these packages and of all their dependencies into a folder; return the packages
     with versions.
 
@@ -147,17 +149,17 @@ def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None
         for line in pip.stdout:
             if line.startswith("ERROR:"):
                 last = last or line.removeprefix("ERROR:").strip()
-            if found := WORTH_SAYING.match(line):
-                said(f"{found[1]} {found[2].rpartition('/')[2]}")
+            match = WORTH_SAYING.match(line)
+            if match:
+                progress(f"{match[1]} {match[2].rpartition('/')[2]}")
     if pip.returncode:
+        reason = last or f"status {pip.returncode}"
         raise UserError(
-            f"pip could not collect the packages: {last or f'status {pip.returncode}'}. "
+            f"pip could not collect the packages: {reason}. "
             "Check this machine's network connection, and run the same command again."
         )
-    versions = {
-        name: version
-        for name, version, *_ in (parse_wheel_filename(own.name) for own in _wheels(wheelhouse))
-    }
+    parsed = [parse_wheel_filename(wheel.name) for wheel in _wheels(wheelhouse)]
+    versions = {name: version for name, version, *_ in parsed}
     return [f"{name}=={versions[canonicalize_name(name)]}" for name in names]
 
 

@@ -65,11 +65,8 @@ class OurFault(UserError):
 
 def status_of(error: Exception) -> Status:
     """Return the status in which an error ends a command."""
-    return (
-        Status.FAILED
-        if isinstance(error, (UserError, OSError)) and not isinstance(error, OurFault)
-        else Status.FAULT
-    )
+    by_user = isinstance(error, (UserError, OSError)) and not isinstance(error, OurFault)
+    return Status.FAILED if by_user else Status.FAULT
 
 
 def _exercises(context: typer.Context, incomplete: str) -> list[str]:
@@ -78,10 +75,10 @@ def _exercises(context: typer.Context, incomplete: str) -> list[str]:
     """
     course = course_at(context.params.get("course") or ROOT)
     try:
-        found = [*course.exercises(), *course.sources()]
+        exercises = [*course.exercises(), *course.sources()]
     except (UserError, OSError):
         return []
-    return sorted({exercise.name for exercise in found if exercise.name.startswith(incomplete)})
+    return sorted({exercise.name for exercise in exercises if exercise.name.startswith(incomplete)})
 
 
 Names = Annotated[
@@ -153,7 +150,7 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
 
     `version`, `command`, `status` and `error` are in each document.
     """
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def say(status: int, error: str = "") -> None:
         if wanted:
@@ -162,12 +159,12 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
                 "command": command,
                 "status": int(status),
                 "error": error,
-                **made,
+                **result,
             }
             sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
     try:
-        yield made
+        yield result
     except typer.Exit as ended:
         say(ended.exit_code)
         raise
@@ -244,8 +241,8 @@ class _Rate(ProgressColumn):
         self.by = by
 
     def render(self, task: Task) -> Text:
-        left = task.time_remaining
-        rest = f", {left // 60:.0f}:{left % 60:02.0f} left" if left else ""
+        seconds = task.time_remaining
+        rest = f", {seconds // 60:.0f}:{seconds % 60:02.0f} left" if seconds else ""
         return Text(f"{self.by()}{task.speed:.1f}/s{rest}" if task.speed else "")
 
 

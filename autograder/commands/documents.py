@@ -52,7 +52,7 @@ def _grade(record: Record) -> dict[str, Any]:
         "pending": record.pending,
         "penalty": record.penalty,
         "needs_manual_grade": record.needs_manual_grade,
-        "reasons": reasons.of(record, record.penalty),
+        "reasons": reasons.lines_of(record, record.penalty),
         "sandbox": record.sandbox,
         "seed": record.seed,
         "graded_at": record.graded_at,
@@ -100,51 +100,51 @@ def of_report(page: "Page", path: Path) -> dict[str, Any]:
     }
 
 
-def _beside(found: "Beside") -> dict[str, Any]:
+def _beside(other: "Beside") -> dict[str, Any]:
     return {
-        "folder": str(found.folder),
-        "only_here": found.only_here,
-        "only_there": found.only_there,
+        "folder": str(other.folder),
+        "only_here": other.only_here,
+        "only_there": other.only_there,
     }
 
 
-def _exercise(found: "Assignment") -> dict[str, Any]:
+def _exercise(assignment: "Assignment") -> dict[str, Any]:
     return {
-        "exercise": found.name,
-        "submissions": len(found.rows),
-        "mean": found.mean,
-        "median": found.median,
-        "max_score": found.max_score,
-        "pending": found.pending,
-        "open_requests": found.open_requests,
-        "histogram": [{"share": bar.label, "count": bar.count} for bar in found.histogram],
-        "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in found.checks],
-        "misconceptions": [met._asdict() for met in found.misconceptions],
-        "hard": [_check(column) for column in found.hard],
-        "never_failed": [_check(column) for column in found.never],
+        "exercise": assignment.name,
+        "submissions": len(assignment.rows),
+        "mean": assignment.mean,
+        "median": assignment.median,
+        "max_score": assignment.max_score,
+        "pending": assignment.pending,
+        "open_requests": assignment.open_requests,
+        "histogram": [{"share": bar.label, "count": bar.count} for bar in assignment.histogram],
+        "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in assignment.checks],
+        "misconceptions": [met._asdict() for met in assignment.misconceptions],
+        "hard": [_check(column) for column in assignment.hard],
+        "never_failed": [_check(column) for column in assignment.never],
         "discrimination": [
             {
-                **one.item._asdict(),
-                "correlation": one.correlation,
-                "passed": one.passed,
-                "students": one.students,
+                **row.item._asdict(),
+                "correlation": row.correlation,
+                "passed": row.passed,
+                "students": row.students,
             }
-            for one in found.discriminations
+            for row in assignment.discriminations
         ],
         "attempts": [
-            {**one.item._asdict(), "median": one.median, "students": one.students}
-            for one in found.attempts
+            {**row.item._asdict(), "median": row.median, "students": row.students}
+            for row in assignment.attempts
         ],
-        "comparison": _comparison(found.comparison) if found.comparison else None,
-        "rows": [_row(row) for row in found.rows],
+        "comparison": _comparison(assignment.comparison) if assignment.comparison else None,
+        "rows": [_row(row) for row in assignment.rows],
     }
 
 
-def _comparison(found: "Comparison") -> dict[str, Any]:
+def _comparison(comparison: "Comparison") -> dict[str, Any]:
     return {
-        "here": found.here._asdict(),
-        "there": found.there._asdict(),
-        "difference": found.difference,
+        "here": comparison.here._asdict(),
+        "there": comparison.there._asdict(),
+        "difference": comparison.difference,
         "checks": [
             {
                 **pair.item._asdict(),
@@ -152,7 +152,7 @@ def _comparison(found: "Comparison") -> dict[str, Any]:
                 "there": pair.there._asdict() if pair.there else None,
                 "difference": pair.difference,
             }
-            for pair in found.checks
+            for pair in comparison.checks
         ],
     }
 
@@ -179,6 +179,6 @@ def _row(row: "Row") -> dict[str, Any]:
     }
 
 
-def of_findings(found: Iterable["Finding"]) -> dict[str, Any]:
+def of_findings(findings: Iterable["Finding"]) -> dict[str, Any]:
     """Return what `doctor` found, each item with its state: ok, missing or optional."""
-    return {"findings": [vars(finding) for finding in found]}
+    return {"findings": [vars(finding) for finding in findings]}

@@ -92,7 +92,7 @@ def collect(
     from autograder.school import roster as rosters
     from autograder.school.archives import opened
     from autograder.school.hand_ins import Collector
-    from autograder.school.layouts import Exercises, whose
+    from autograder.school.layouts import Exercises, student_of
 
     where = course_at(course, into, db)
     keep_private(where)
@@ -105,9 +105,9 @@ def collect(
     target = submitted or where.submitted
     exercises = Exercises(known)
     collector = Collector(exercises, people, exercise, target, Limits.configured(where.config))
-    with ExitStack() as held:
+    with ExitStack() as stack:
         plan = collector.plan(
-            [held.enter_context(opened(archive, whose(exercises))) for archive in archives]
+            [stack.enter_context(opened(archive, student_of(exercises))) for archive in archives]
         )
         _show_plan(plan, anonymous)
         count = len(plan.to_write)
@@ -124,10 +124,11 @@ def collect(
         where.into.mkdir(parents=True, exist_ok=True)
         enrolled = gradebook.enroll(where, people.columns()) if people else 0
         collector.write(plan.to_write)
-    done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left unchanged"
+    unchanged = len(plan.chosen) - count
+    summary = f"{count} written to {short(target, where)}, {unchanged} left unchanged"
     if enrolled:
-        done += f", {enrolled} students entered in {short(where.database, where)}"
-    say(f"{done}, {len(plan.unplaced)} files not assigned.")
+        summary += f", {enrolled} students entered in {short(where.database, where)}"
+    say(f"{summary}, {len(plan.unplaced)} files not assigned.")
 
 
 def _collect_exchange(
@@ -162,15 +163,18 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         table.add_column(name, overflow="fold")
     for hand_in, fate in plan.chosen:
         time = f"{hand_in.time.astimezone():%Y-%m-%d %H:%M}" if hand_in.time else "–"
+        if not hand_in.time_known:
+            time = f"? (file: {time})"
+        action = fate.value
+        if hand_in.called:
+            action += f"; named {hand_in.called}, with the cells of {hand_in.exercise}"
         table.add_row(
             escape(names.get(hand_in.student, text.line(hand_in.student))),
             hand_in.exercise,
             "" if names else escape(text.line(hand_in.where)),
-            (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
+            f"{time} late" if hand_in.late else time,
             hand_in.layout,
-            f"{fate.value}; named {hand_in.called}, with the cells of {hand_in.exercise}"
-            * bool(hand_in.called)
-            or fate.value,
+            action,
         )
     if plan.chosen:
         out.print(table)
@@ -184,13 +188,12 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
             table.add_row(escape(text.line(file)), escape(text.line(reason)))
         out.print(table)
     if not plan.chosen:
-        found = (
-            f"None of the {len(plan.unplaced)} files could be assigned"
-            if plan.unplaced
-            else "No notebook was found"
-        )
+        problem = "No notebook was found"
+        if plan.unplaced:
+            problem = f"None of the {len(plan.unplaced)} files could be assigned"
         raise UserError(
-            f"{found}. Name the zip file or folder that you downloaded, and a roster with --roster."
+            f"{problem}. Name the zip file or folder that you downloaded, and a roster with "
+            "--roster."
         )
 
 
@@ -273,7 +276,7 @@ def grade(
     the grader itself failed on some of them.
     """
     from autograder.commands import documents
-    from autograder.course import catalogues
+    from autograder.course import catalogs
     from autograder.grades import changes
     from autograder.grading import recent, rehearsal
     from autograder.grading.executors import LocalExecutor
@@ -281,7 +284,7 @@ def grade(
 
     where = course_at(course, into, db)
     keep_private(where)
-    with document("grade", as_json) as made, ExitStack() as stack:
+    with document("grade", as_json) as result, ExitStack() as stack:
         if dry_run and log:
             raise UserError(
                 "--dry-run writes nothing, not even a log. Leave out --log or --dry-run."
@@ -293,7 +296,7 @@ def grade(
             )
         begin = recent.moment(since) if since else None
         executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
-        # a copy, thrown away at the end
+        # A copy, which is deleted at the end.
         graded = stack.enter_context(rehearsal.copied(where)) if dry_run else where
         before = rehearsal.before(graded) if dry_run else {}
         session = Session(
@@ -315,20 +318,20 @@ def grade(
         else:
             _grade(session, no_sandbox, fall_back)
         if dry_run:
-            found = changes.between(before, session.records)
-            made.update(documents.of_changes(found, session))
+            differences = changes.between(before, session.records)
+            result.update(documents.of_changes(differences, session))
             if not as_json:
-                with catalogues.for_graders(where.root):
-                    _show_changes(found, session)
+                with catalogs.for_graders(where.root):
+                    _show_changes(differences, session)
             return
         write_timings(session.seconds)
-        made.update(documents.of_grades(where, session))
+        result.update(documents.of_grades(where, session))
         if session.records and not as_json:
-            with catalogues.for_graders(where.root):
+            with catalogs.for_graders(where.root):
                 _show_grades(where, session)
         for line in Pending(
             [*session.records, *session.pending.elsewhere], session.executor
-        ).said():
+        ).sentences():
             warn(line)
         for line in session.misfiled():
             warn(line)
@@ -351,7 +354,7 @@ def _connected(address: str) -> Iterator["Executor"]:
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
     from autograder.checking.words import translated
-    from autograder.course import catalogues
+    from autograder.course import catalogs
 
     for stray in session.strays:
         warn(stray)
@@ -359,10 +362,10 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     if not session.executor.option:
         warn_of_gpus(session.used)
     try:
-        with catalogues.for_graders(session.course.root):
+        with catalogs.for_graders(session.course.root):
             title, starting = translated("Grading"), translated("starting")
             feedback = translated("feedback pages")
-        with session, progress_of(title, rate=session.executor.said) as progress:
+        with session, progress_of(title, rate=session.executor.progress) as progress:
             grading = progress.add_task(starting, total=len(session.submissions))
             pages = progress.add_task(feedback, total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():
@@ -375,15 +378,14 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
                     description=f"{record.student} {record.assignment}",
                 )
     except KeyboardInterrupt:
-        warn(
-            "Stopped. Grades so far are kept; the same command continues from there."
-            if session.pages
-            else "Stopped. Nothing was written."
-        )
+        if session.pages:
+            warn("Stopped. Grades so far are kept; the same command continues from there.")
+        else:
+            warn("Stopped. Nothing was written.")
         raise typer.Exit(Status.STOPPED) from None
 
 
-def _show_changes(found: Sequence["Change"], session: "Session") -> None:
+def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
     """Print who would gain and who would lose points, in total and one by one, and because of
     which check.
     """
@@ -395,12 +397,12 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Because of"):
         justify: Literal["left", "right"] = "right" if name in ("Now", "Then", "Change") else "left"
         table.add_column(translated(name), justify=justify, overflow="fold")
-    for change in found:
+    for change in changes:
         now, then = change.before, change.after
-        through = (
-            "\n".join([str(RESUBMITTED)] * change.anew + [str(step) for step in change.through()])
-            or "–"
-        )
+        causes = [str(step) for step in change.through()]
+        if change.anew:
+            causes.insert(0, str(RESUBMITTED))
+        through = "\n".join(causes) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -409,21 +411,24 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
             f"{change.difference:+g}" if now else translated(NEW),
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
-    total, *by_check = sums(found)
-    for one in (total, *by_check) if any(change.before for change in found) else ():
-        say(str(one))
-    if found:
+    total, *by_check = sums(changes)
+    if any(change.before for change in changes):
+        for line in (total, *by_check):
+            say(str(line))
+    if changes:
         out.print(table)
     counts = {
-        "new": sum(1 for change in found if change.before is None),
+        "new": sum(1 for change in changes if change.before is None),
         "gain": total.gain,
         "lose": total.lose,
     }
     values = {"count": len(session.records) - session.kept, "all": len(session.records), **counts}
-    said = [Message("Would grade {count} of {all}: {new} new, {gain} gain, {lose} lose.", **values)]
+    sentences = [
+        Message("Would grade {count} of {all}: {new} new, {gain} gain, {lose} lose.", **values)
+    ]
     if session.left_out:
-        said.append(Message("{count} left out: submitted earlier.", count=session.left_out))
-    say(gap().join(map(str, [*said, Message("Nothing was written.")])))
+        sentences.append(Message("{count} left out: submitted earlier.", count=session.left_out))
+    say(gap().join(map(str, [*sentences, Message("Nothing was written.")])))
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
@@ -431,12 +436,12 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
     error.
     """
     if session.pending.elsewhere:
-        raise UserError(" ".join(session.pending.said()))
-    said = "No points are pending."
+        raise UserError(" ".join(session.pending.sentences()))
+    reason = "No points are pending."
     if since and not session.pending.settled_here and session.left_out:
-        said = f"No submission since {since:%Y-%m-%d %H:%M}; {session.left_out} earlier."
+        reason = f"No submission since {since:%Y-%m-%d %H:%M}; {session.left_out} earlier."
     if not as_json:
-        say(f"{said} Nothing was graded.")
+        say(f"{reason} Nothing was graded.")
 
 
 def _show_grades(where: Course, session: "Session") -> None:
@@ -447,17 +452,17 @@ def _show_grades(where: Course, session: "Session") -> None:
 
     records = sorted(session.records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
-    done: list[str | Message] = [Message("Graded {count}", count=len(records) - session.kept)]
+    counts: list[str | Message] = [Message("Graded {count}", count=len(records) - session.kept)]
     if session.kept:
         text = "{count} unchanged and not graded again (use --force to do so)"
-        done.append(Message(text, count=session.kept))
+        counts.append(Message(text, count=session.kept))
     if session.left_out:
-        done.append(Message("{count} left out: submitted earlier", count=session.left_out))
+        counts.append(Message("{count} left out: submitted earlier", count=session.left_out))
     if session.renewed:
-        done.append(Message("pages rewritten: {count}", count=session.renewed))
-    places = {"gradebook": short(where.database, where), "feedback": short(where.feedback, where)}
+        counts.append(Message("pages rewritten: {count}", count=session.renewed))
+    paths = {"gradebook": short(where.database, where), "feedback": short(where.feedback, where)}
     text = "{done}. Gradebook: {gradebook}  Feedback: {feedback}"
-    say(str(Message(text, done=joined("{left}; {right}", done), **places)))
+    say(str(Message(text, done=joined("{left}; {right}", counts), **paths)))
 
 
 def _raise_if_grader_failed(records: Sequence["Record"]) -> None:
@@ -485,7 +490,10 @@ def _table(records: Sequence["Record"]) -> Table:
         )
     for record in records:
         points = _points(record) + " +" * record.needs_manual_grade
-        lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
+        lost = (
+            "\n".join(text.line(reason) for reason in reasons.lines_of(record, record.penalty))
+            or "–"
+        )
         table.add_row(escape(record.student), record.assignment, points, escape(lost))
     if any(record.needs_manual_grade for record in records):
         table.caption = translated("+ needs a manual grade")
@@ -496,10 +504,10 @@ def _points(record: "Record") -> str:
     """Return a record's points, those that are pending, and all that there are."""
     from autograder.checking.words import Message
 
-    pending = (
-        f" {Message('+ {points} pending', points=f'{record.pending:g}')}" if record.pending else ""
-    )
-    return f"{record.score:g}{pending} / {record.max_score:g}"
+    points = f"{record.score:g}"
+    if record.pending:
+        points += f" {Message('+ {points} pending', points=f'{record.pending:g}')}"
+    return f"{points} / {record.max_score:g}"
 
 
 def extend(
@@ -557,17 +565,19 @@ def _list_extensions(where: Course) -> None:
     from autograder.grades.reasons import duration
     from autograder.sanitize import text
 
-    found = list(deadlines.read(where).in_force())
-    if not found:
+    extensions = list(deadlines.read(where).in_force())
+    if not extensions:
         say("No student has an extension.")
         return
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Extension", "Reason"):
         table.add_column(name, overflow="fold")
-    for one in found:
-        time = str(duration(one.time.total_seconds()))
+    for extension in extensions:
         table.add_row(
-            escape(text.line(one.student)), one.exercise, time, escape(text.line(one.reason))
+            escape(text.line(extension.student)),
+            extension.exercise,
+            str(duration(extension.time.total_seconds())),
+            escape(text.line(extension.reason)),
         )
     out.print(table)
 
@@ -625,17 +635,17 @@ def reveal(
 
     where = course_at(course, into, db)
     keep_private(where)
-    (found,) = where.exercises([exercise])
-    done = recompute.reveal(where, found, submitted or where.submitted, without_due_date, warn)
-    say(f"{exercise} key {done.key}")
-    say(f"{exercise} hash {done.commitment}")
+    (chosen,) = where.exercises([exercise])
+    revealed = recompute.reveal(where, chosen, submitted or where.submitted, without_due_date, warn)
+    say(f"{exercise} key {revealed.key}")
+    say(f"{exercise} hash {revealed.commitment}")
     say(
-        f"Pages rewritten: {done.pages}. The key is in {short(where.revealed, where)}: keep this "
-        f"file with {short(where.secret, where)}."
+        f"Pages rewritten: {revealed.pages}. The key is in {short(where.revealed, where)}: keep "
+        f"this file with {short(where.secret, where)}."
     )
-    if done.left:
+    if revealed.left:
         warn(
-            f"{done.left} submissions have to be graded first. Run: python -m autograder grade "
+            f"{revealed.left} submissions have to be graded first. Run: python -m autograder grade "
             f"{exercise}"
         )
 
@@ -668,31 +678,28 @@ def report(
     """
     from autograder.checking.words import counted, lead
     from autograder.commands import documents
-    from autograder.course import catalogues
+    from autograder.course import catalogs
     from autograder.grades.report import write
 
     where = course_at(course, into, db)
     keep_private(where)
-    with document("report", as_json) as made:
+    with document("report", as_json) as result:
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
             check_place(to, "--to")
         page = write(where, path, anonymous, beside)
-        made.update(documents.of_report(page, path))
+        result.update(documents.of_report(page, path))
         if not as_json:
-            with catalogues.for_graders(where.root):
+            with catalogs.for_graders(where.root):
                 say(f"{lead('Report:')}{short(path, where)}")
-                asked = sum(found.open_requests for found in page.assignments)
+                asked = sum(assignment.open_requests for assignment in page.assignments)
                 if asked:
-                    say(
-                        str(
-                            counted(
-                                "{count} regrade request is open.",
-                                "{count} regrade requests are open.",
-                                asked,
-                            )
-                        )
+                    line = counted(
+                        "{count} regrade request is open.",
+                        "{count} regrade requests are open.",
+                        asked,
                     )
+                    say(str(line))
 
 
 def export(
@@ -759,7 +766,7 @@ def export(
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     _check_places(path, sheet, since, feedback)
     grades = records.rows(where)
-    # one that was taken out has grades still
+    # An exercise that was removed still has grades.
     unknown = set(exercises or ()) - {row["assignment"] for row in grades}
     if unknown:
         where.exercises(sorted(unknown))
@@ -769,30 +776,30 @@ def export(
         raise UserError(
             f"There are no grades{named} in {where.database} yet. Run: python -m autograder grade"
         )
-    made = _exported(where, System(system), grades, sheet, anonymous)
+    exported = _exported(where, System(system), grades, sheet, anonymous)
     if since:
-        made.changed_since(since)
-        if not made.lines:
+        exported.changed_since(since)
+        if not exported.lines:
             say(f"No grade has changed since {short(since, where)}. Nothing was written.")
             return
-    made.write(path)
-    written = [grade for line in made.lines for grade in line.grades]
+    exported.write(path)
+    written = [grade for line in exported.lines for grade in line.grades]
     say(f"{len(written)} grades: {short(path, where)}")
     if feedback:
-        lacking = exporting.feedback(where, made, System(system), feedback)
+        lacking = exporting.feedback(where, exported, System(system), feedback)
         say(f"{len(written) - len(lacking)} pages: {short(feedback, where)}")
         if lacking:
             warn(
                 f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder "
                 "grade"
             )
-    if made.missing and anonymous:
-        warn(f"{len(made.missing)} students have grades but are not in the file.")
-    for student, reason in () if anonymous else made.missing:
+    if exported.missing and anonymous:
+        warn(f"{len(exported.missing)} students have grades but are not in the file.")
+    for student, reason in () if anonymous else exported.missing:
         warn(f"{student} is not in the file: {reason}.")
-    asked = {(row["student_id"], row["assignment"]) for row in written} & {
-        (record.student, record.assignment) for record in records.open_requests(where)
-    }
+    requests = records.open_requests(where)
+    asked = {(record.student, record.assignment) for record in requests}
+    asked &= {(row["student_id"], row["assignment"]) for row in written}
     if asked:
         warn(f"{len(asked)} of these grades have an open regrade request. The report lists them.")
     pending = exporting.pending(written)
@@ -814,8 +821,8 @@ def _check_places(
         written = named.pop(option)
         if written:
             check_place(written, option)
-        for other, place in named.items():
-            if written and place and place.resolve() == written.resolve():
+        for other, other_path in named.items():
+            if written and other_path and other_path.resolve() == written.resolve():
                 raise UserError(
                     f"{written} is also the file of {other}, and would be overwritten. Name "
                     f"another with {option}."

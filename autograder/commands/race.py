@@ -3,7 +3,7 @@ own.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -55,11 +55,11 @@ def race(
     from autograder.racing.race import Contest, write_csv, write_page
 
     where = course_at(course, into)
-    (own,) = where.exercises([exercise])
-    contest = Contest(where, own, submitted or where.submitted)
+    (chosen,) = where.exercises([exercise])
+    contest = Contest(where, chosen, submitted or where.submitted)
     page, table = where.into / "race.html", where.into / "race.csv"
-    for place in (page, table):
-        check_place(place, "--into")
+    for path in (page, table):
+        check_place(path, "--into")
     contest.isolate(not no_sandbox, warn)
     try:
         with contest, progress_of("Race") as progress:
@@ -84,33 +84,27 @@ def _show(contest: "Contest") -> None:
 
     timed, setting = contest.mode.timed, contest.race.setting
     table = Table(show_edge=False, header_style="bold")
-    for name in (
-        "",
-        "Entrant",
-        setting,
-        "Time, rival = 1" if timed else "Moved",
-        "GPU" if timed else "Launches",
-    ):
-        table.add_column(
-            name, justify="left" if name in ("Entrant", "GPU") else "right", overflow="fold"
-        )
-    for own in contest.placed():
-        launches = str(sum(one.launches for one in own.lap.measured))
+    measured = ("Time, rival = 1", "GPU") if timed else ("Moved", "Launches")
+    for name in ("", "Entrant", setting, *measured):
+        justify: Literal["left", "right"] = "left" if name in ("Entrant", "GPU") else "right"
+        table.add_column(name, justify=justify, overflow="fold")
+    for entry in contest.placed():
+        launches = str(sum(run.launches for run in entry.lap.measured))
         table.add_row(
-            str(own.rank),
-            escape(own.entrant.name),
-            str(own.lap.value),
-            score_of(contest, own.score),
-            conditions_of(own.lap.conditions) if timed else launches,
-            style="dim" if own.entrant.course else None,
+            str(entry.rank),
+            escape(entry.entrant.name),
+            str(entry.lap.value),
+            score_of(contest, entry.score),
+            conditions_of(entry.lap.conditions) if timed else launches,
+            style="dim" if entry.entrant.course else None,
         )
     out.print(table)
     if contest.left_out:
         table = Table(title="Left out", title_justify="left", show_edge=False, header_style="bold")
         for name in ("Student", "Reason"):
             table.add_column(name, overflow="fold")
-        for left in contest.left_out:
-            table.add_row(escape(left.student), escape(left.reason))
+        for entrant in contest.left_out:
+            table.add_row(escape(entrant.student), escape(entrant.reason))
         out.print(table)
     if timed:
         say(f"The rival is {contest.race.rival}.")

@@ -75,28 +75,26 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
     from autograder.grading import recompute
     from autograder.sanitize import text
 
-    found = list(recompute.differences(page, outcome))
-    for line in [*others, *found, *(recompute.other_versions(page) if found else ())]:
+    differences = list(recompute.differences(page, outcome))
+    for line in [*others, *differences, *(recompute.other_versions(page) if differences else ())]:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
-    if others or found:
-        what = (
-            "the points or checks above differ"
-            if found
-            else "the results are the same, but the submission differs"
-        )
-        raise UserError(f"This is not the grade on the page: {what}. The lines above say where.")
+    if others or differences:
+        problem = "the results are the same, but the submission differs"
+        if differences:
+            problem = "the points or checks above differ"
+        raise UserError(f"This is not the grade on the page: {problem}. The lines above say where.")
     count = sum(len(cell.checks) for cell in outcome.cells.values())
-    said = f"Same points and same results in all {count} checks as on the page."
+    message = f"Same points and same results in all {count} checks as on the page."
     if page.stamp is not None:
-        said += f" The digest includes this time: {text.line(page.stamp, 100)}."
+        message += f" The digest includes this time: {text.line(page.stamp, 100)}."
     if page.origin == Origin.KEY:
-        said += (
+        message += (
             " The seed follows from the key with this hash; compare it with your course's: "
             f"{page.commitment}"
         )
     else:
-        said += " No published hash confirms how the seed was drawn; the page says why."
-    out.print(said, highlight=False, markup=False, soft_wrap=True)
+        message += " No published hash confirms how the seed was drawn; the page says why."
+    out.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 def explain(
@@ -133,8 +131,8 @@ def explain(
         warn_of_gpus([explainer.exercise])
         with progress_of("Running the cells") as progress:
             task = progress.add_task(explainer.exercise.title, total=explainer.single.cells)
-            found = explainer.explanations(lambda cell: progress.advance(task))
-        for explanation in found:
+            explanations = explainer.explanations(lambda cell: progress.advance(task))
+        for explanation in explanations:
             for line, style in lines(explanation, whole=bool(check)):
                 out.print(Text(line, style), soft_wrap=True)
             out.print()

@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from autograder import checking
-from autograder.course import catalogues
+from autograder.checking import files
+from autograder.course import catalogs
 from autograder.course.config import ARCHIVE as NAME
 from autograder.course.config import Exercise
 
@@ -29,13 +30,13 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def sources(solution: Path) -> dict[str, bytes]:
     """Return the contents of the archive of the exercise in an author's folder: bytes by name."""
-    found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
+    files = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
     root, name = solution.parent.parent, solution.name
-    for language in catalogues.languages(root):
-        found[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogues.of_feedback(
+    for language in catalogs.languages(root):
+        files[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogs.of_feedback(
             root, language, name
         )
-    return {**found, **runtime()}
+    return {**files, **runtime()}
 
 
 def runtime() -> dict[str, bytes]:
@@ -49,15 +50,16 @@ def write(solution: Path) -> Path:
     it.
     """
     target = solution / NAME
-    building = target.with_name(f"{NAME}.part")
-    files = sources(solution)  # which may be refused, before anything is written
-    with zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
+    contents = sources(solution)  # which may be refused, before anything is written
+    with (
+        files.replaced(target) as building,
+        zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name, data in contents.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
-    building.replace(target)
     return target
 
 

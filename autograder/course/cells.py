@@ -44,16 +44,16 @@ class CheckCall:
 
 
 def marks(cell: Cell) -> dict[str, Any]:
-    """Return nbgrader's metadata of a cell, or an empty dict, whatever stands in its place."""
+    """Return nbgrader's metadata of a cell; an empty dict if there is none, or it is no dict."""
     metadata = cell.get("metadata")
-    found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    of_nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return of_nbgrader if isinstance(of_nbgrader, dict) else {}
 
 
 def grade_id(cell: Cell) -> str | None:
     """Return the id under which nbgrader knows a cell, or None."""
-    found = marks(cell).get("grade_id")
-    return found if isinstance(found, str) else None
+    identifier = marks(cell).get("grade_id")
+    return identifier if isinstance(identifier, str) else None
 
 
 def is_graded(cell: Cell) -> bool:
@@ -95,8 +95,8 @@ def with_language(source: str, language: str) -> str:
 
 def without_language(source: str) -> str:
     """Return a source without the lines that `with_language` adds."""
-    place = max(0, len(source) - MOST_LANGUAGE)  # to look further back takes hours for some sources
-    return source[:place] + LANGUAGE.sub("", source[place:])
+    start = max(0, len(source) - MOST_LANGUAGE)  # to look further back takes hours for some sources
+    return source[:start] + LANGUAGE.sub("", source[start:])
 
 
 def is_code(cell: Cell) -> bool:
@@ -120,8 +120,9 @@ def call_of(cell: Cell) -> CheckCall | None:
     last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
     if not isinstance(last, ast.Call) or ast.unparse(last.func) != "checks.run" or not last.args:
         return None
-    given = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
-    subject, points = _literal(last.args[0]), _literal(given[0]) if given else None
+    arguments = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
+    subject = _literal(last.args[0])
+    points = _literal(arguments[0]) if arguments else None
     return CheckCall(str(subject), points if isinstance(points, (int, float)) else None)
 
 
@@ -130,17 +131,14 @@ def _literal(node: ast.expr) -> Any:
 
 
 def last_graded(cells: Iterable[Cell]) -> int:
-    """Return the place of the last graded cell of code, or -1: what stands behind it changes no
-    grade.
-    """
-    return max(
-        (place for place, cell in enumerate(cells) if is_code(cell) and is_graded(cell)), default=-1
-    )
+    """Return the index of the last graded code cell, or -1: the cells after it change no grade."""
+    graded = [index for index, cell in enumerate(cells) if is_code(cell) and is_graded(cell)]
+    return max(graded, default=-1)
 
 
 def new_output(kind: str, **parts: Any) -> Cell:
-    """Return an output. nbformat's own maker holds each against its schema, which takes longer
-    than all else here.
+    """Return an output. nbformat's `new_output` validates each against its schema, which takes
+    longer than everything else here.
     """
     if kind == "execute_result":
         parts.update(metadata={}, execution_count=None)

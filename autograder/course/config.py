@@ -24,6 +24,8 @@ from autograder.course.limits import Limits
 CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
 ARCHIVE = "checking.zip"
+STAMP = "timestamp.txt"
+"""When something was submitted, in nbgrader's format; next to the notebook."""
 HEADING = re.compile(r"\s*# +(.*\S)")
 EDITION = re.compile(r"\.([a-z]{2,3})$", re.IGNORECASE)
 """What follows an exercise's name in the name of its notebook in another language."""
@@ -36,8 +38,8 @@ def _root() -> Path:
     """Return the course that the program is in, or the current folder if it is installed by
     itself.
     """
-    beside = Path(__file__).resolve().parent.parent.parent
-    return beside if (beside / CONFIG).exists() else Path.cwd()
+    parent = Path(__file__).resolve().parent.parent.parent
+    return parent if (parent / CONFIG).exists() else Path.cwd()
 
 
 ROOT = _root()
@@ -48,8 +50,8 @@ def edition_of(name: str) -> tuple[str, str]:
     the name has none.
     """
     stem = re.sub(r"\.ipynb$", "", name, flags=re.IGNORECASE)
-    found = EDITION.search(stem)
-    return (stem[: found.start()], found[1]) if found else (stem, "")
+    match = EDITION.search(stem)
+    return (stem[: match.start()], match[1]) if match else (stem, "")
 
 
 PASSWORDS = (
@@ -102,29 +104,30 @@ class Race:
     code: str
 
     @classmethod
-    def read(cls, named: str, said: dict[str, Any]) -> "Race":
+    def read(cls, named: str, table: dict[str, Any]) -> "Race":
         """Return the race that a table describes; raise `UserError`, which calls the file
         `named`, if it doesn't.
         """
         kinds: dict[str, type] = {
-            own.name: str if own.type is str else list for own in dataclasses.fields(cls)
+            entry.name: str if entry.type is str else list for entry in dataclasses.fields(cls)
         }
-        for key, value in said.items():
+        for key, value in table.items():
             check_setting(named, key, value, kinds, within="race.")
             item = str if key == "functions" else int
-            if kinds[key] is list and not (value and all(type(own) is item for own in value)):
+            fits = kinds[key] is not list or (value and all(type(part) is item for part in value))
+            if not fits:
                 items = "names" if item is str else "whole numbers"
                 raise UserError(
                     f"{named}: race.{key} should be a list of {items}, but is {value!r}."
                 )
         for key in kinds:
-            if key not in said:
+            if key not in table:
                 raise UserError(f"{named}: [race] has no {key}. It needs: {', '.join(kinds)}.")
-        if len(said["functions"]) != 2:
+        if len(table["functions"]) != 2:
             raise UserError(
-                f"{named}: race.functions should name two functions, but is {said['functions']!r}."
+                f"{named}: race.functions should name two functions, but is {table['functions']!r}."
             )
-        return cls(**said)
+        return cls(**table)
 
 
 @dataclass(frozen=True)
@@ -166,22 +169,19 @@ class Settings:
         path = folder / SETTINGS
         named = f"{folder.parent.name}/{folder.name}/{SETTINGS}"
         try:
-            said = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls()
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
-        for key, value in said.items():
+        for key, value in table.items():
             check_setting(named, key, value, _KEYS)
-        usual = dataclasses.asdict(Limits())
-        for key, value in said.get("limits", {}).items():
-            check_setting(
-                named, key, value, {name: type(usual[name]) for name in usual}, within="limits."
-            )
-        _expect_packages(named, said.get("packages", []))
-        if "race" in said:
-            said["race"] = Race.read(named, said["race"])
-        return cls(**said)
+        for key, value in table.get("limits", {}).items():
+            check_setting(named, key, value, _limit_types(), within="limits.")
+        _expect_packages(named, table.get("packages", []))
+        if "race" in table:
+            table["race"] = Race.read(named, table["race"])
+        return cls(**table)
 
 
 _KEYS = {"gpu": bool, "limits": dict, "packages": list, "race": dict, "rehearsal": str}
@@ -261,8 +261,8 @@ class Exercise:
     @property
     def editions(self) -> list[Path]:
         """The released notebooks of other languages: the same cells, with other texts."""
-        found = self.released.glob(f"{glob.escape(self.name)}.*.ipynb")
-        return sorted(path for path in found if edition_of(path.name)[0] == self.name)
+        paths = self.released.glob(f"{glob.escape(self.name)}.*.ipynb")
+        return sorted(path for path in paths if edition_of(path.name)[0] == self.name)
 
     @property
     def archive(self) -> Path:
@@ -298,14 +298,13 @@ class Exercise:
     def title_in(self, language: str) -> str:
         """Return its title in a language, or in English if it has no notebook in that language."""
         edition = self.edition(language)
+        path = edition if edition.exists() else self.notebook
         try:
-            cells = json.loads(
-                (edition if edition.exists() else self.notebook).read_text(encoding="utf-8")
-            )["cells"]
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         except FileNotFoundError:
             return self.name
         texts = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        return next((found[1] for text in texts if (found := HEADING.match(text))), self.name)
+        return next((heading[1] for text in texts if (heading := HEADING.match(text))), self.name)
 
 
 @dataclass(frozen=True)
@@ -329,7 +328,7 @@ class Graded:
     @property
     def stamp(self) -> Path:
         """When it was submitted, as nbgrader keeps it."""
-        return self.folder / "timestamp.txt"
+        return self.folder / STAMP
 
     @property
     def page(self) -> Path:
@@ -361,8 +360,8 @@ class Course:
         The configuration is for the class in the course's folder. Grades that go elsewhere have a
         gradebook there.
         """
-        said = self._configured.CourseDirectory.get("db_url") if self._is_own() else None
-        return self.db or said or f"sqlite:///{self.gradebook}"
+        configured = self._configured.CourseDirectory.get("db_url") if self._is_own() else None
+        return self.db or configured or f"sqlite:///{self.gradebook}"
 
     def _is_own(self) -> bool:
         return self.into == self.root and (self.root / CONFIG).exists()
@@ -420,24 +419,23 @@ class Course:
                 "folder with --course."
             )
         try:
-            said = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
+            config = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
         except Exception as error:  # whatever a file of Python may raise
-            fault = (
-                f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-            )
+            message = error.msg if isinstance(error, SyntaxError) else error
+            fault = f"{type(error).__name__}: {message}"
             raise UserError(
                 f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}."
             ) from None
-        check_limits(said)
-        for key, value in said.Course.items():
+        check_limits(config)
+        for key, value in config.Course.items():
             check_setting(CONFIG, key, value, {"packages": list, "hints": str}, within="c.Course.")
-        _expect_packages(CONFIG, said.Course.get("packages", []), within="c.Course.")
-        if said.Course.get("hints", AT_ONCE) not in (AT_ONCE, STAGED):
+        _expect_packages(CONFIG, config.Course.get("packages", []), within="c.Course.")
+        if config.Course.get("hints", AT_ONCE) not in (AT_ONCE, STAGED):
             raise UserError(
                 f'{CONFIG}: c.Course.hints should be "{AT_ONCE}" or "{STAGED}", but is '
-                f"{said.Course.hints!r}."
+                f"{config.Course.hints!r}."
             )
-        return said
+        return config
 
     @cached_property
     def config(self) -> Config:
@@ -462,11 +460,9 @@ class Course:
         """The packages that notebooks of this course may import, besides those that it needs
         itself.
         """
-        return (
-            list(self._configured.Course.get("packages", []))
-            if (self.root / CONFIG).exists()
-            else []
-        )
+        if not (self.root / CONFIG).exists():
+            return []
+        return list(self._configured.Course.get("packages", []))
 
     @property
     def staged_hints(self) -> bool:
@@ -501,18 +497,18 @@ class Course:
                 raise UserError(
                     f"{name} is not released yet. Run: python -m autograder release {name}"
                 )
-        found = self.named(names, known)
-        lacking = [exercise for exercise in found if not exercise.archive.exists()]
+        chosen = self.named(names, known)
+        lacking = [exercise for exercise in chosen if not exercise.archive.exists()]
         if lacking:
-            first, others = lacking[0].name, len(lacking) - 1
-            missing = (
-                f"exercises/{first}/{ARCHIVE} "
-                f"{f'and {others} more are' if others else 'is'} missing"
-            )
-            raise UserError(
-                f"{missing}. Run: python -m autograder release{'' if others else f' {first}'}"
-            )
-        return found
+            first = lacking[0].name
+            others = len(lacking) - 1
+            missing = f"exercises/{first}/{ARCHIVE}"
+            if others:
+                raise UserError(
+                    f"{missing} and {others} more are missing. Run: python -m autograder release"
+                )
+            raise UserError(f"{missing} is missing. Run: python -m autograder release {first}")
+        return chosen
 
     def released(self) -> list[Exercise]:
         """Return the exercises with a released notebook, including those without the archive
@@ -553,24 +549,25 @@ def _line_of(error: Exception) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).name == CONFIG
     ]
-    found = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-    return f", line {found}" if found else ""
+    line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+    return f", line {line}" if line else ""
 
 
 def check_limits(config: Config) -> None:
     """Raise `UserError` unless the limits in a configuration exist, have the right type and are
     above 0.
     """
-    usual = dataclasses.asdict(Limits())
     for section in difflib.get_close_matches("Limits", config, cutoff=0.8):
         if section != "Limits":
             raise UserError(
                 f"{CONFIG} has c.{section}, which has no effect. Did you mean c.Limits?"
             )
     for key, value in config.Limits.items():
-        check_setting(
-            CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits."
-        )
+        check_setting(CONFIG, key, value, _limit_types(), within="c.Limits.")
+
+
+def _limit_types() -> dict[str, type]:
+    return {name: type(default) for name, default in dataclasses.asdict(Limits()).items()}
 
 
 def _folders(paths: Iterable[Path]) -> list[str]:

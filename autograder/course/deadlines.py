@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from autograder.checking import files
 from autograder.course.config import Course, UserError, check_setting
 
 FILE = "deadlines.toml"
@@ -83,20 +84,20 @@ def read(course: Course) -> Deadlines:
         wrong value.
     """
     try:
-        found = tomllib.loads(path_of(course).read_text(encoding="utf-8"))
+        table = tomllib.loads(path_of(course).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Deadlines()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{FILE} is not TOML: {error}. Dates look like this: 2026-12-01T23:59:00."
         ) from None
-    for key, value in found.items():
+    for key, value in table.items():
         check_setting(FILE, key, value, {"timezone": str, "due": dict, "extension": list})
-    zone = _zone(found["timezone"]) if "timezone" in found else None
-    dates = found.get("due", {})
+    zone = _zone(table["timezone"]) if "timezone" in table else None
+    dates = table.get("due", {})
     _check_exercises(course, dates, IN_FILE)
     due = {name: _moment(name, when, zone) for name, when in dates.items()}
-    extensions = [_extension(course, due, entry) for entry in found.get("extension", [])]
+    extensions = [_extension(course, due, entry) for entry in table.get("extension", [])]
     return Deadlines(due, extensions)
 
 
@@ -108,12 +109,12 @@ def length(text: str) -> timedelta:
     UserError
         If it says none.
     """
-    found = LENGTH.fullmatch(text.strip())
-    if not found:
+    match = LENGTH.fullmatch(text.strip())
+    if not match:
         raise UserError(
             f"{text!r} is no length of time. Write hours, days or weeks: 12h, 3d or 1w."
         )
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def extend(course: Course, student: str, exercise: str, time: str, reason: str) -> datetime:
@@ -132,9 +133,7 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     lines = [f"{name} = {_quoted(value)}" for name, value in entry.items()]
     path = path_of(course)
     before = path.read_text(encoding="utf-8").rstrip()
-    building = path.with_name(f"{FILE}.new")
-    building.write_text("\n".join([before, "", "[[extension]]", *lines, ""]), encoding="utf-8")
-    building.replace(path)
+    files.write(path, "\n".join([before, "", "[[extension]]", *lines, ""]))
     return due + more
 
 

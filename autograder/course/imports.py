@@ -19,9 +19,9 @@ OURS = (*EXERCISE, "checking")
 """The modules of the course: the judge has them, and no guest."""
 
 
-def of(cells: Iterable[Any]) -> list[str]:
-    """Return the import statements of these cells, without those of the course's modules, as one
-    text each.
+def statements(cells: Iterable[Any]) -> list[str]:
+    """Return the import statements of these cells, each as a text, without those of the course's
+    modules.
     """
     return list(dict.fromkeys(line for cell in cells for line in _statements(cell["source"])))
 
@@ -30,18 +30,17 @@ def modules(released: Path) -> list[str]:
     """Return the modules that the given code cells of a released notebook import, up to its last
     check.
 
-    What draws stands behind that, and no grade waits for it.
+    The cells after it draw figures, and no grade waits for them.
     """
     marked = [
         ("".join(cell["source"]), cell["metadata"].get("nbgrader", {}))
         for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]
         if cell["cell_type"] == "code"
     ]
-    end = 1 + max(
-        (place for place, (_, marks) in enumerate(marked) if marks.get("grade")), default=-1
-    )
+    graded = [index for index, (_, marks) in enumerate(marked) if marks.get("grade")]
+    end = 1 + max(graded, default=-1)
     given = [{"source": source} for source, marks in marked[:end] if not marks.get("solution")]
-    names = [name for line in of(given) for name in _names(ast.parse(line).body[0])]
+    names = [name for line in statements(given) for name in _names(ast.parse(line).body[0])]
     return list(dict.fromkeys(names))
 
 
@@ -49,26 +48,28 @@ def modules(released: Path) -> list[str]:
 def is_installed(module: str) -> bool:
     """Tell whether Python finds a module here, such as `google.colab`; nothing is imported.
 
-    What a package makes only as it is imported, such as `os.path`, counts as there.
+    A module that its package makes only as it is imported, such as `os.path`, counts as installed.
     """
     first, *parts = module.split(".")
     try:
-        found = importlib.util.find_spec(first)
-        for place in range(1, len(parts) + 1):
-            if found is None or found.submodule_search_locations is None:
+        spec = importlib.util.find_spec(first)
+        for depth in range(1, len(parts) + 1):
+            if spec is None or spec.submodule_search_locations is None:
                 break
-            name = ".".join([first, *parts[:place]])
-            found = importlib.machinery.PathFinder.find_spec(name, found.submodule_search_locations)
-    except (ImportError, ValueError):  # of a module that somebody has put in another's place
+            name = ".".join([first, *parts[:depth]])
+            spec = importlib.machinery.PathFinder.find_spec(name, spec.submodule_search_locations)
+    except (ImportError, ValueError):  # someone replaced the module in `sys.modules`
         return first in sys.modules
-    return found is not None
+    return spec is not None
 
 
 def parsed(source: str) -> ast.Module:
-    """Return a cell's code as a tree, magics and all; raise SyntaxError if it is none."""
+    """Return a cell's code as a syntax tree, also if it has magics; raise SyntaxError if it is no
+    code.
+    """
     try:
         return ast.parse(source)
-    except SyntaxError:  # perhaps a magic; IPython is imported only then, for it takes long
+    except SyntaxError:  # perhaps a magic; IPython is imported only then, because it takes long
         from IPython.core.inputtransformer2 import TransformerManager
 
         return ast.parse(TransformerManager().transform_cell(source))

@@ -65,8 +65,8 @@ class Limits:
         traitlets.TraitError
             If one is set to a value of another type.
         """
-        said = _Traits(config=config)
-        return cls(**{limit.name: getattr(said, limit.name) for limit in dataclasses.fields(cls)})
+        traits = _Traits(config=config)
+        return cls(**{limit.name: getattr(traits, limit.name) for limit in dataclasses.fields(cls)})
 
 
 _KINDS = {bool: Bool, int: Integer, float: Float}

@@ -27,8 +27,8 @@ HOLDER = f"""
 POLL_SECONDS = 0.5
 
 
-class Held(Exception):
-    """Another process has the lock; the text says which."""
+class Locked(Exception):
+    """Another process has the lock; the message says which."""
 
 
 def me() -> str:
@@ -46,8 +46,8 @@ def me() -> str:
 
 
 @contextmanager
-def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock file `path`, which is made if necessary; it is free again when this process
+def lock(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
+    """Lock the file `path`, which is made if necessary; it is free again when this process
     ends.
 
     Parameters
@@ -58,12 +58,12 @@ def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
         Called once with the holder, if another process has the lock, before waiting for it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
+    file_lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        file_lock.acquire(timeout=0)
     except Timeout:
         waiting(_holder(path))
-        lock.acquire()
+        file_lock.acquire()
     try:
         with contextlib.suppress(OSError):  # Windows does not let anyone write to a locked file
             path.write_text(me(), encoding="utf-8")
@@ -71,7 +71,7 @@ def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             path.write_text("", encoding="utf-8")
-        lock.release()
+        file_lock.release()
 
 
 def _holder(path: Path) -> str:
@@ -100,17 +100,17 @@ class OnServer:
 
         Raises
         ------
-        Held
+        Locked
             If an earlier connection had it, and another process has it now.
         """
-        told = False
+        warned = False
         while not self._value(connection, f"SELECT pg_try_advisory_lock({GRADEBOOK})"):
             holder = self._value(connection, HOLDER) or ANOTHER
             if self.had:
-                raise Held(holder)
-            if not told:
+                raise Locked(holder)
+            if not warned:
                 self.waiting(holder)
-            told = True
+            warned = True
             time.sleep(POLL_SECONDS)
         self._value(connection, f"SELECT set_config('application_name', '{me()}', false)")
         self.had = True

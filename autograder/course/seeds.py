@@ -5,14 +5,13 @@ of what grades it.
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 from enum import StrEnum
 from pathlib import Path
 
 from autograder import checking
-from autograder.checking import progress
+from autograder.checking import files, progress
 from autograder.course import archive
 from autograder.course.config import SETTINGS, Course, Exercise, UserError
 
@@ -38,10 +37,9 @@ def course_secret(course: Course) -> str:
     """
     path = course.secret
     if not path.exists() or not path.read_text().strip():
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.touch(mode=0o600)
-        new.write_text(secrets.token_hex(32) + "\n")
-        new.replace(path)
+        with files.replaced(path) as building:
+            building.touch(mode=0o600)
+            building.write_text(secrets.token_hex(32) + "\n")
     return path.read_text().strip()
 
 
@@ -137,20 +135,19 @@ class Seeds:
         """
         self.commitment(exercise)
         self.revealed[exercise] = self.key(exercise)
-        building = self.course.revealed.with_name(f"{self.course.revealed.name}.new")
-        building.write_text(
-            json.dumps(self.revealed, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
-        building.replace(self.course.revealed)
+        keys = json.dumps(self.revealed, indent=1, sort_keys=True)
+        files.write(self.course.revealed, f"{keys}\n")
 
     def origin(self, exercise: str, digest: str, seed: int) -> Origin:
         """Return where the seed comes from with which a submission of this digest was graded."""
-        known = (Origin.KEY, Origin.LATE, Origin.EARLIER)
-        return next(
-            (one for one in known if self._drawn(one, exercise, digest)[0] == seed), Origin.REDRAWN
-        )
+        for origin in (Origin.KEY, Origin.LATE, Origin.EARLIER):
+            if self._drawn(origin, exercise, digest)[0] == seed:
+                return origin
+        return Origin.REDRAWN
 
-    def of(self, exercise: str, digest: str, graded: int | None = None) -> tuple[int, int]:
+    def for_submission(
+        self, exercise: str, digest: str, graded: int | None = None
+    ) -> tuple[int, int]:
         """Return a submission's seeds: of the checks' inputs, and of the student's own random
         numbers.
 
@@ -174,9 +171,9 @@ class Seeds:
 
     def _drawn(self, origin: Origin, exercise: str, digest: str) -> tuple[int, int]:
         if origin == Origin.EARLIER:  # up to version 0.1, seeds followed from the secret itself
-            return seed_for(self.secret, exercise, digest), seed_for(
-                self.secret, f"guest\0{exercise}", digest
-            )
+            checks = seed_for(self.secret, exercise, digest)
+            guest = seed_for(self.secret, f"guest\0{exercise}", digest)
+            return checks, guest
         late = origin == Origin.LATE
         key = key_of(self.secret, exercise, "late key") if late else self.key(exercise)
         return seed_for(key, CHECKS, digest), seed_for(key, GUEST, digest)
@@ -191,24 +188,24 @@ def revealed_keys(path: Path) -> dict[str, str]:
         If it is not such a file.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        keys = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(
-        isinstance(key, str) and KEY.fullmatch(key) for key in found.values()
+        keys = None
+    if not isinstance(keys, dict) or not all(
+        isinstance(key, str) and KEY.fullmatch(key) for key in keys.values()
     ):
         raise UserError(
             f"{path} is damaged: it should have the keys that `reveal` made public. Restore it "
             "from a copy; without it, submissions would draw inputs that students can compute."
         )
-    return found
+    return keys
 
 
 def digest_of(*parts: bytes) -> str:
-    """Return a fingerprint of these parts in order, with its length each, so that no byte can
-    change sides.
+    """Return a fingerprint of these parts in order, each with its length: bytes that move from one
+    part to the next change it.
     """
     sha = hashlib.sha256()
     for part in parts:

@@ -117,7 +117,7 @@ class Watch:
     def __enter__(self) -> "Watch":
         try:
             self.course.into.mkdir(parents=True, exist_ok=True)
-            self._open.enter_context(locks.held(self.course.into / LOCK, _refuse_second))
+            self._open.enter_context(locks.lock(self.course.into / LOCK, _refuse_second))
             self.hand_ins = self._open.enter_context(HandIns(self.course.into / FILE))
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)

@@ -24,8 +24,8 @@ def made_of(page: str) -> str | None:
     """Return the digest of the data that a page was made from, as given at its beginning; None
     if there is none.
     """
-    found = MADE_OF.search(page)
-    return found[1] if found else None
+    match = MADE_OF.search(page)
+    return match[1] if match else None
 
 
 def disclosed(disclosure: Disclosure | None) -> str:
@@ -39,25 +39,27 @@ def disclosed_in(page: str) -> Disclosure | None:
     The page may come from anywhere: only values of the right types are taken from it, and hashes
     that are hashes.
     """
-    found = DISCLOSED.search(page)
+    match = DISCLOSED.search(page)
     try:
-        made: Disclosure | None = (
-            CODEC.structure(json.loads(html.unescape(found[1])), Disclosure) if found else None
+        disclosure: Disclosure | None = (
+            CODEC.structure(json.loads(html.unescape(match[1])), Disclosure) if match else None
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if made is None or not all(0 <= seed < 2**BITS for seed in (made.seed, made.guest_seed)):
+    if disclosure is None:
         return None
-    if not all(0 <= points <= MOST_POINTS for points in made.points.values()):
-        return None
+    seeds_fit = all(0 <= seed < 2**BITS for seed in (disclosure.seed, disclosure.guest_seed))
+    points_fit = all(0 <= points <= MOST_POINTS for points in disclosure.points.values())
     hashes = [
-        made.key,
-        made.commitment,
-        made.submission,
-        made.exercise,
-        made.notebook or made.submission,
+        disclosure.key,
+        disclosure.commitment,
+        disclosure.submission,
+        disclosure.exercise,
+        disclosure.notebook or disclosure.submission,
+        *disclosure.files.values(),
     ]
-    return made if all(KEY.fullmatch(one) for one in [*hashes, *made.files.values()]) else None
+    are_hashes = all(KEY.fullmatch(value) for value in hashes)
+    return disclosure if seeds_fit and points_fit and are_hashes else None
 
 
 def bare_page(record: Record, fault: str) -> str:
@@ -65,7 +67,9 @@ def bare_page(record: Record, fault: str) -> str:
     it is.
     """
     name = html.escape(record.assignment)
-    lines = "".join(f"<li>{html.escape(line)}</li>" for line in reasons.of(record, record.penalty))
+    lines = "".join(
+        f"<li>{html.escape(line)}</li>" for line in reasons.lines_of(record, record.penalty)
+    )
     return (
         "<!doctype html><html lang='en'><meta "
         f"charset='utf-8'>{POLICY}<title>{name}</title><h1>{name}: {record.score:g} of "

@@ -79,7 +79,7 @@ LESS_DEEP = re.compile(r"\\right\b|\\end\b|(?<!\\)\}")
 class Room:
     """How many characters of formulas a page may still have."""
 
-    left: float = MOST_ON_A_PAGE
+    remaining: float = MOST_ON_A_PAGE
 
 
 def with_formulas(clean: str, room: Room) -> str:
@@ -108,17 +108,17 @@ def with_formulas(clean: str, room: Room) -> str:
 def _typeset(text: str, room: Room) -> str:
     """Return a run of text, without tags, with its formulas as MathML."""
     parts, start = [], 0
-    for begin, end, latex, inline in _found(text):
+    for begin, end, latex, inline in _formulas_in(text):
         source = html.unescape(latex).strip()
-        room.left -= len(source)
-        made = mathml(source, inline) if room.left >= 0 else None
-        if made:
-            parts += [text[start:begin], made]
+        room.remaining -= len(source)
+        typeset = mathml(source, inline) if room.remaining >= 0 else None
+        if typeset:
+            parts += [text[start:begin], typeset]
             start = end
     return "".join([*parts, text[start:]])
 
 
-def _found(text: str) -> Iterator[tuple[int, int, str, bool]]:
+def _formulas_in(text: str) -> Iterator[tuple[int, int, str, bool]]:
     """Yield a text's formulas: where each begins and ends, its LaTeX, and whether it stands in a
     line.
     """
@@ -157,12 +157,12 @@ def mathml(latex: str, inline: bool) -> str | None:
     try:
         display = "inline" if inline else "block"
         known = ENVIRONMENT.sub(_known, latex)
-        made = _written(Converter(display=display).convert_to_element(known))
+        result = _written(Converter(display=display).convert_to_element(known))
     except Exception:  # what latex2mathml raises is not said anywhere; among it RecursionError
         return None
-    if len(made) > MOST_GROWTH * (len(latex) + 10):
+    if len(result) > MOST_GROWTH * (len(latex) + 10):
         return None
-    return made if inline else f'<span class="formula">{made}</span>'
+    return result if inline else f'<span class="formula">{result}</span>'
 
 
 def _depth(latex: str) -> int:
@@ -192,14 +192,14 @@ def _written(element: Any) -> str:
         return _text(element) + inside
     if tag == "msup" and PRIMES.fullmatch(_text(element[1])):  # the sign stands high by itself
         return f"<mrow>{inside}</mrow>"
-    kept = "".join(
+    allowed = "".join(
         f' {name}="{value}"'
         for name, value in attributes.items()
         if name in ATTRIBUTES and ATTRIBUTES[name].fullmatch(value)
     )
     if attributes.get("columnalign") in ("left", "right"):  # which no browser reads
-        kept += f' style="text-align:{attributes["columnalign"]}"'
-    return f"<{tag}{kept}>{_text(element)}{inside}</{tag}>"
+        allowed += f' style="text-align:{attributes["columnalign"]}"'
+    return f"<{tag}{allowed}>{_text(element)}{inside}</{tag}>"
 
 
 def _written_after(before: Any, element: Any) -> str:

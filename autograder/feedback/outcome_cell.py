@@ -13,14 +13,14 @@ from autograder.course.cells import OUTCOME_ID, Cell, Notebook
 from autograder.grades import records
 from autograder.grades.results import Kind
 
-SAID = "autograder"
+METADATA_KEY = "autograder"
 """Under this name the cell's metadata have the same as data; nothing of a student's metadata
 comes so far.
 """
 
 
 @dataclass(frozen=True)
-class Said:
+class Summary:
     """The content of that cell.
 
     Attributes
@@ -42,23 +42,23 @@ class Said:
     stops: list[tuple[str, Message]]
 
 
-def cell(said: Said) -> Cell:
+def cell(summary: Summary) -> Cell:
     """Return that cell."""
-    what = f"<strong>{html.escape(said.kind)}</strong>"
-    if str(said.reason):
-        what += f": {html.escape(str(said.reason))}"
-    notes = [html.escape(str(note)) for note in said.notes]
-    paragraphs = "".join(f"<p>{part}</p>" for part in [what, *notes])
-    blocks = "".join(f"<pre>{html.escape(lines)}</pre>" for lines in said.evidence)
+    headline = f"<strong>{html.escape(summary.kind)}</strong>"
+    if str(summary.reason):
+        headline += f": {html.escape(str(summary.reason))}"
+    notes = [html.escape(str(note)) for note in summary.notes]
+    paragraphs = "".join(f"<p>{part}</p>" for part in [headline, *notes])
+    blocks = "".join(f"<pre>{html.escape(lines)}</pre>" for lines in summary.evidence)
     # An empty line would end the HTML block that Markdown takes this for.
     source = re.sub(r"\n\s*\n", "\n", paragraphs + blocks).replace("\n", "&#10;")
-    made: Cell = nbformat.v4.new_markdown_cell(source)
-    made.id = OUTCOME_ID
-    made.metadata[SAID] = records.CODEC.unstructure(said)
-    return made
+    new: Cell = nbformat.v4.new_markdown_cell(source)
+    new.id = OUTCOME_ID
+    new.metadata[METADATA_KEY] = records.CODEC.unstructure(summary)
+    return new
 
 
-def of(notebook: Notebook) -> Said | None:
+def summary_of(notebook: Notebook) -> Summary | None:
     """Return the content of a graded notebook's top cell; None if it has none, or one that
     cannot be read.
     """
@@ -66,6 +66,6 @@ def of(notebook: Notebook) -> Said | None:
     if first is None or first.get("id") != OUTCOME_ID:
         return None
     try:
-        return records.CODEC.structure(first.metadata[SAID], Said)
+        return records.CODEC.structure(first.metadata[METADATA_KEY], Summary)
     except Exception:  # from before there were such data, or through other hands
         return None

@@ -39,13 +39,13 @@ from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.bare_page import disclosed
 from autograder.feedback.values import (
     Card,
-    Finding,
+    FailedCheck,
     Function,
-    Given,
+    GivenCode,
     Output,
-    Own,
     Page,
     Prose,
+    StudentCell,
     Work,
 )
 from autograder.grades import file_problems, reasons
@@ -103,11 +103,11 @@ def render(
 
 
 def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
-    said = outcome_cell.of(notebook)
-    cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not said]
+    summary = outcome_cell.summary_of(notebook)
+    cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not summary]
     room = formulas.Room()
     functions = [_function(cell, saved, room) for cell in cells if is_graded(cell)]
-    as_given = said is not None and said.kind.ungraded
+    as_given = summary is not None and summary.kind.ungraded
     texts = (
         cell
         for cell in cells
@@ -124,14 +124,14 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
         disclosure=saved.disclosure,
         recompute=disclosed(saved.disclosure),
         style=_style(),
-        said=said,
-        advice=_advice(said),
+        summary=summary,
+        advice=_advice(summary),
         dates=_dates(saved.standing),
         requests=[_request(request) for request in saved.requests],
         can_ask=any(grade_id(cell) == HEAD for cell in cells),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
-        stretches=[] if as_given else list(_stretches(cells, functions, saved, said, room)),
+        stretches=[] if as_given else list(_stretches(cells, functions, saved, summary, room)),
     )
     return _environment().get_template("page.html.j2").render(vars(page))
 
@@ -149,7 +149,7 @@ def prepare() -> None:
 
 @functools.cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("autograder.feedback"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -157,14 +157,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(code=code.inline, line=line, number=_number)
-    made.globals.update(
+    environment.filters.update(code=code.inline, line=line, number=_number)
+    environment.globals.update(
         _=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown
     )
-    made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
-    made.globals.update(Origin=Origin)
-    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
-    return made
+    environment.globals.update(lead=words.lead, gap=words.gap, between=words.between)
+    environment.globals.update(Origin=Origin)
+    environment.globals.update(
+        ordered=show.ordered, instead=show.instead, likely=likely, follows=follows
+    )
+    return environment
 
 
 @functools.cache
@@ -180,11 +182,11 @@ def _style() -> Markup:
 def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
     """Return the page's data on one graded cell."""
     name = grade_id(cell) or cell.id
-    kept = saved.cells.get(name, SavedCell())
+    saved_cell = saved.cells.get(name, SavedCell())
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
-    most, score = points_worth(cell), kept.score
-    pending = report.pending if report and not kept.manual else 0.0
+    most, score = points_worth(cell), saved_cell.score
+    pending = report.pending if report and not saved_cell.manual else 0.0
     standing = show.standing(report) if report else Status.BLOCKED
     return Function(
         id=name,
@@ -192,17 +194,17 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         name=report.subject if report else call.subject if call else name,
         score=score,
         most=most,
-        waits=kept.waits,
+        waits=saved_cell.waits,
         pending=_pending(report, pending) if report and pending else None,
-        manual=kept.manual,
+        manual=saved_cell.manual,
         unwritten=report is not None
         and all(result.status == Status.BLOCKED for result in report.results),
-        comment=_markdown(kept.comment, {}, room) if kept.comment else "",
+        comment=_markdown(saved_cell.comment, {}, room) if saved_cell.comment else "",
         check=is_check(cell),
         report=report,
-        ending="" if report else _ending(cell, kept),
+        ending="" if report else _ending(cell, saved_cell),
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
-        left=most - score - pending,
+        lost=most - score - pending,
         holds=score + pending >= most - 1e-9
         if most
         else standing in (Status.PASSED, Status.UNVERIFIED),
@@ -225,21 +227,21 @@ def _pending(report: Report, points: float) -> Message:
 def _report(cell: Cell) -> Report | None:
     """Return the report in a check cell's outputs; None if there is none that can be read."""
     try:
-        kept = report_of(cell)
-        report = Report.from_dict(kept) if kept else None
+        raw = report_of(cell)
+        report = Report.from_dict(raw) if raw else None
         if report:  # what is shown of it is tried here, once
-            [_finding(report, result) for result in report.results]
+            [_failed_check(result) for result in report.results]
         return report
     except Exception:  # it went through a file that others may have written
         return None
 
 
-def _ending(cell: Cell, kept: SavedCell) -> str:
+def _ending(cell: Cell, saved_cell: SavedCell) -> str:
     """Return how a cell without a report ended: the last line that it left, or what nbgrader
     says of an answer.
     """
     if not is_check(cell):
-        return kept.automatic or ""
+        return saved_cell.automatic or ""
     errors = [
         f"{out.ename}: {out.evalue}"
         for out in cell.get("outputs", [])
@@ -249,11 +251,13 @@ def _ending(cell: Cell, kept: SavedCell) -> str:
     return outputs.without_codes((errors or lines[-1:] or [""])[-1])
 
 
-def _advice(said: outcome_cell.Said | None) -> str:
+def _advice(summary: outcome_cell.Summary | None) -> str:
     """Return what to do about a file that could not be graded; "" if the reason says so already."""
-    if said is None or said.kind != Kind.MALFORMED or said.reason.text in file_problems.SAY_HOW:
+    if summary is None or summary.kind != Kind.MALFORMED:
         return ""
-    if said.reason.text == file_problems.MISSING:
+    if summary.reason.text in file_problems.SAY_HOW:
+        return ""
+    if summary.reason.text == file_problems.MISSING:
         return words.translated(HAND_IT_IN)
     return words.translated(OPEN_IT)
 
@@ -262,13 +266,11 @@ def _dates(standing: Standing) -> list[Message]:
     """Return a sentence on when the submission was due, and one on how late it was, if there is
     anything to say.
     """
-    found, when = [], reasons.due(standing.deadline)
-    if when is not None:
-        found.append(when)
-    free_days = reasons.free_days(standing.deadline)
+    sentences = [reasons.due(standing.deadline)]
     if standing.seconds_late > 0 or standing.penalty:
-        found.append(_late(standing))
-    return [*found, free_days] if free_days else found
+        sentences.append(_late(standing))
+    sentences.append(reasons.free_days(standing.deadline))
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def _request(request: Request) -> Message:
@@ -283,12 +285,13 @@ def _request(request: Request) -> Message:
 
 
 def _late(standing: Standing) -> Message:
-    costs = Message("points lost: {points}", points=_number(standing.penalty))
+    cost = Message("points lost: {points}", points=_number(standing.penalty))
     if not standing.seconds_late:
-        return Message("It was submitted late; {what}.", what=costs)
-    what = costs if standing.penalty else Message("no points are lost")
+        return Message("It was submitted late; {what}.", what=cost)
+    if not standing.penalty:
+        cost = Message("no points are lost")
     text = "It was submitted {time} after the due date; {what}."
-    return Message(text, time=reasons.duration(standing.seconds_late), what=what)
+    return Message(text, time=reasons.duration(standing.seconds_late), what=cost)
 
 
 # Cards
@@ -299,10 +302,10 @@ def _cards(function: Function) -> Iterator[Card]:
     points.
     """
     report = function.report
-    if function.left <= 1e-9:
+    if function.lost <= 1e-9:
         return
     read = report.read if report else ""
-    lost = Card(function.id, function.name, function.left, function.comment, read)
+    lost = Card(function.id, function.name, function.lost, function.comment, read)
     if function.manual:
         yield replace(lost, message=Message("These points were given by a person."))
         return
@@ -330,42 +333,40 @@ def _cards(function: Function) -> Iterator[Card]:
         yield replace(
             lost,
             lost=report.points * cost / total,
-            finding=_finding(report, group[0]),
+            check=_failed_check(group[0]),
             others=[result.title for result in group[1:]],
             blocked=len(blocked) if cause == last else 0,
         )
 
 
-def _finding(report: Report, result: Result) -> Finding:
-    """Return what one check found, put into words."""
-    where = result.where or {}
+def _failed_check(result: Result) -> FailedCheck:
+    """Return what a check found, put into words."""
+    first_wrong = result.where or {}
     label, hint = likely(result.label, result.hint)
-    return Finding(
-        id=f"{report.subject}.{result.name}",
+    sides = show.SIDES if "got_matrix" in first_wrong else ()
+    matrices = [(name, _matrix(first_wrong, name)) for name in sides]
+    return FailedCheck(
         title=words.shown(result.title),
         message=words.shown(result.message),
         held=show.held(result) if result.held else "",
-        relation=words.shown(getattr(result, "relation", "") or ""),
-        element=show.element(where) if where else "",
-        lead=str(where["lead"]) if where.get("lead") else "",
-        matrices=[(name, _matrix(where, name)) for name in show.SIDES]
-        if "got_matrix" in where
-        else [],
+        relation=words.shown(result.relation),
+        element=show.element(first_wrong) if first_wrong else "",
+        lead=str(first_wrong["lead"]) if first_wrong.get("lead") else "",
+        matrices=matrices,
         label=label,
         hint=hint,
     )
 
 
-def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
+def _matrix(first_wrong: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
     """Return a part of an array as rows of numbers, and whether each is to be marked as wrong."""
-    rows = zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True)
-    return [
-        [
-            (show.number(value), bool(bad) and name == "got")
-            for value, bad in zip(row, wrong, strict=True)
-        ]
-        for row, wrong in rows
-    ]
+    rows = []
+    for values, marks in zip(
+        first_wrong[f"{name}_matrix"], first_wrong["wrong_matrix"], strict=True
+    ):
+        marked = [bool(mark) and name == "got" for mark in marks]
+        rows.append(list(zip(map(show.number, values), marked, strict=True)))
+    return rows
 
 
 # The notebook
@@ -375,25 +376,25 @@ def _stretches(
     cells: list[Cell],
     functions: list[Function],
     saved: Saved,
-    said: outcome_cell.Said | None,
+    summary: outcome_cell.Summary | None,
     room: formulas.Room,
-) -> Iterator[Prose | Given | Work]:
+) -> Iterator[Prose | GivenCode | Work]:
     """Yield the course's texts, its code, and stretches of the student's cells with what they
     are worth.
     """
     by_id = {function.id: function for function in functions}
-    stops = {cell for cell, _ in said.stops} if said else set()
-    work: list[Own] = []
+    stops = {cell for cell, _ in summary.stops} if summary else set()
+    work: list[StudentCell] = []
     for cell in cells:
         graded = by_id.get(grade_id(cell) or cell.id) if is_graded(cell) else None
         if graded is None and is_locked(cell):
             if work:
                 yield Work(work)
                 work = []
-            yield _prose(cell) if cell.cell_type == "markdown" else _given(cell, stops, room)
+            yield _prose(cell) if cell.cell_type == "markdown" else _given_code(cell, stops, room)
             continue
         if graded is None or is_answer(cell):
-            work.append(_own(cell, saved, stops, room))
+            work.append(_student_cell(cell, saved, stops, room))
         if graded is not None:
             printed = list(_outputs(cell, room)) if is_check(cell) else []
             yield Work(work, graded, printed, _checked_by(cell, graded))
@@ -408,17 +409,17 @@ def _prose(cell: Cell) -> Prose:
     return Prose(_line(title), Markup(_released(rest)) if rest.strip() else "")
 
 
-def _given(cell: Cell, stops: set[str], room: formulas.Room) -> Given:
+def _given_code(cell: Cell, stops: set[str], room: formulas.Room) -> GivenCode:
     """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
     code_text = Markup(_code(cell.source))
-    return Given(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
+    return GivenCode(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
 
 
-def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
+def _student_cell(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> StudentCell:
     """Return a cell for the student to write, with a grader's comment on it."""
     comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
-    said = _markdown(comment, {}, room) if comment else ""
+    comment_html = _markdown(comment, {}, room) if comment else ""
     shown: list[Output] = []
     folded = text = code_text = ""
     if is_code(cell):
@@ -436,7 +437,7 @@ def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
         text = _markdown(cell.source, cell.get("attachments", {}), room)
     else:
         code_text = Markup(code.block(printed(cell.source), ""))
-    return Own(cell.id, cell.id in stops, said, text, code_text, folded, shown)
+    return StudentCell(cell.id, cell.id in stops, comment_html, text, code_text, folded, shown)
 
 
 def _checked_by(cell: Cell, function: Function) -> Markup | str:
@@ -492,9 +493,9 @@ def _title(source: str) -> tuple[str, str]:
     """Return the heading that a text begins with, and the rest; without one, its first line is
     both.
     """
-    found = HEADING.match(source)
-    if found:
-        return found["title"], source[found.end() :]
+    heading = HEADING.match(source)
+    if heading:
+        return heading["title"], source[heading.end() :]
     return source.strip().partition("\n")[0], source
 
 

@@ -8,20 +8,21 @@ from markupsafe import Markup
 
 from autograder.checking.report import Report
 from autograder.checking.words import Message
-from autograder.feedback.outcome_cell import Said
+from autograder.feedback.outcome_cell import Summary
 from autograder.grades.results import Disclosure, Standing
 
 Text = str | Message
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The finding of one check.
+class FailedCheck:
+    """The `Result` of a failed check in words, as a card shows it.
 
-    `matrices` has a name and rows of numbers, each with a mark if wrong.
+    Not the result itself: a report goes through files that others may write, and what cannot be put
+    into words is left out before the page is begun. `matrices` has a name and rows of numbers, each
+    with a mark if wrong.
     """
 
-    id: str
     title: str
     message: str
     held: str
@@ -38,7 +39,7 @@ class Function:
     """One graded cell: its name, its points, and the findings of its checks.
 
     It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could
-    be tried. `worth` is its points in words, `left` what is lost, `share` per cent of what it could
+    be tried. `worth` is its points in words, `lost` what is lost, `share` per cent of what it could
     have; it `holds` if none is lost. `advised` tells whether there is advice, which costs nothing.
     `ending` is what there is to say of a cell without a report.
     """
@@ -57,7 +58,7 @@ class Function:
     report: Report | None
     ending: str
     worth: str
-    left: float
+    lost: float
     holds: bool
     advised: bool
     share: float
@@ -65,7 +66,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Card:
-    """One cause that cost a function points, by what its first check found; without a finding,
+    """One cause that cost a function points, by what its first check found; without that,
     by a message.
     """
 
@@ -75,7 +76,7 @@ class Card:
     comment: Markup | str = ""
     read: Text = ""
     message: Text = ""
-    finding: Finding | None = None
+    check: FailedCheck | None = None
     others: Sequence[Text] = ()
     blocked: int = 0
 
@@ -99,7 +100,7 @@ class Prose:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenCode:
     """Code of the course, and its outputs; `stop` if it was stopped."""
 
     kind: ClassVar[str] = "given"
@@ -111,7 +112,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Own:
+class StudentCell:
     """A cell that is the student's to write: text or code, which is folded below `folded` if
     that says something.
     """
@@ -132,7 +133,7 @@ class Work:
     """
 
     kind: ClassVar[str] = "work"
-    work: list[Own]
+    work: list[StudentCell]
     function: Function | None = None
     printed: Sequence[Output] = ()
     source: Markup | str = ""
@@ -142,7 +143,7 @@ class Work:
 class Page:
     """All of a page.
 
-    `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission,
+    `made_of` is the digest of what the gradebook has, `summary` is the outcome of the submission,
     `advice` what to do about one that could not be graded. `dates` and `requests` are sentences on
     when it was due and on its regrade requests; `can_ask` tells whether its notebook has a place
     for these. `disclosure` is what a student needs to recompute the grade, once that is public;
@@ -158,11 +159,11 @@ class Page:
     disclosure: Disclosure | None
     recompute: str
     style: Markup
-    said: Said | None
+    summary: Summary | None
     advice: str
     dates: list[Message]
     requests: list[Message]
     can_ask: bool
     functions: list[Function]
     cards: list[Card]
-    stretches: list[Prose | Given | Work]
+    stretches: list[Prose | GivenCode | Work]

@@ -69,14 +69,14 @@ class Change:
             return [
                 Step(self.after.kind, f"{self.before.kind} → {self.after.kind}", self.difference)
             ]
-        found = []
+        steps = []
         for name in dict.fromkeys([*self.after.cells, *self.before.cells]):
-            found += _steps(name, self.before.cells.get(name), self.after.cells.get(name))
+            steps += _steps(name, self.before.cells.get(name), self.after.cells.get(name))
         late = self.before.penalty - self.after.penalty
         if late:
-            found.append(Step(LATE, f"−{self.before.penalty:g} → −{self.after.penalty:g}", late))
-        rest = self.difference - sum(step.points for step in found)
-        return [*found, Step(BY_HAND, "", rest)] if abs(rest) > LEAST else found
+            steps.append(Step(LATE, f"−{self.before.penalty:g} → −{self.after.penalty:g}", late))
+        rest = self.difference - sum(step.points for step in steps)
+        return [*steps, Step(BY_HAND, "", rest)] if abs(rest) > LEAST else steps
 
 
 def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[Step]:
@@ -131,12 +131,13 @@ def _differ(before: Record, after: Record) -> bool:
 
 def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> list[Change]:
     """Return the grades that changed or are new: the largest loss first, new ones last."""
-    found = [Change(before.get((record.student, record.assignment)), record) for record in after]
-    other = [
-        change for change in found if change.before is None or _differ(change.before, change.after)
-    ]
+    changes = []
+    for record in after:
+        earlier = before.get((record.student, record.assignment))
+        if earlier is None or _differ(earlier, record):
+            changes.append(Change(earlier, record))
     return sorted(
-        other,
+        changes,
         key=lambda change: (
             change.before is None,
             change.difference,
@@ -153,12 +154,9 @@ def latest(record: Record) -> Change | None:
     """
     if not record.history:
         return None
-    earlier = [
-        one
-        for raw in record.history
-        if (one := records.parsed(raw)) and one.kind != Kind.INFRASTRUCTURE
-    ]
-    for before, after in reversed(list(pairwise([*earlier, record]))):
+    parsed = filter(None, map(records.parsed, record.history))
+    gradings = [grading for grading in parsed if grading.kind != Kind.INFRASTRUCTURE]
+    for before, after in reversed(list(pairwise([*gradings, record]))):
         if _differ(before, after):
             return Change(before, record, after.graded_at)
     return None
@@ -220,20 +218,18 @@ def sums(changes: Iterable[Change]) -> list[Sum]:
     Checks count where the submission is the same. The one that costs the most points is first.
     """
     changes = [change for change in changes if change.before]
-    found = [_sum(str(Message("all")), [change.difference for change in changes])]
+    totals = [_sum(str(Message("all")), [change.difference for change in changes])]
     if anew := [change.difference for change in changes if change.anew]:
-        found.append(_sum(str(RESUBMITTED), anew))
+        totals.append(_sum(str(RESUBMITTED), anew))
     several = len({change.after.assignment for change in changes}) > 1
     through: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:
-        own: defaultdict[str, float] = defaultdict(float)  # a check of two functions is one
+        by_name: defaultdict[str, float] = defaultdict(float)  # a check of two functions is one
         for step in () if change.anew else change.through():
             name = translated(step.name)
-            own[f"{change.after.assignment} {name}" if several else name] += step.points
-        for name, points in own.items():
+            by_name[f"{change.after.assignment} {name}" if several else name] += step.points
+        for name, points in by_name.items():
             through[name].append(points)
     checks = [_sum(name, points) for name, points in through.items()]
-    return found + sorted(
-        (one for one in checks if one.gain or one.lose),
-        key=lambda one: (one.gained - one.lost, one.name),
-    )
+    checks = [total for total in checks if total.gain or total.lose]
+    return totals + sorted(checks, key=lambda total: (total.gained - total.lost, total.name))

@@ -43,7 +43,7 @@ def reason(error: Exception) -> str:
 
 def fix(error: Exception) -> str:
     """Return what fixes an error, followed by a space; an empty text if that is not known."""
-    return next((f"{what} " for part, what in FIXES.items() if part in reason(error)), "")
+    return next((f"{advice} " for part, advice in FIXES.items() if part in reason(error)), "")
 
 
 def is_server(url: str) -> bool:
@@ -71,7 +71,7 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
         If the URL is not valid, or the database's driver is not installed.
     """
     try:
-        made = sqlalchemy.create_engine(url, **options)
+        new = sqlalchemy.create_engine(url, **options)
     except ImportError as error:
         raise UserError(
             f"{masked(url)} needs the package {error.name}, which is not installed. "
@@ -84,10 +84,10 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
             f"{masked(url)} is not the URL of a database: {masked(str(error))}."
         ) from error
     if not is_server(url):
-        return made
+        return new
     lock = locks.OnServer(waiting) if waiting else None
 
-    @event.listens_for(made, "do_connect")
+    @event.listens_for(new, "do_connect")
     def connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
         if dialect.driver == "psycopg":
             named.setdefault("connect_timeout", CONNECT_SECONDS)
@@ -100,4 +100,4 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
                 raise
         return connection
 
-    return made
+    return new

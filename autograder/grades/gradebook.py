@@ -85,15 +85,15 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
         If the database reports an error, is not a gradebook, or has another course.
     """
 
-    def wait(who: str) -> None:
+    def wait(holder: str) -> None:
         assert waiting is not None
-        waiting(f"Waiting until the gradebook {course.database} is free. In use by: {who}.")
+        waiting(f"Waiting until the gradebook {course.database} is free. In use by: {holder}.")
 
     try:
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             if waiting and not database.is_server(course.db_url):
-                held.enter_context(locks.held(_lock_of(course), wait))
-            gradebook = held.enter_context(
+                stack.enter_context(locks.lock(_lock_of(course), wait))
+            gradebook = stack.enter_context(
                 _open(course.db_url, course.course_id, wait if waiting else None)
             )
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
@@ -142,15 +142,15 @@ def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -
 def _check_version(connection: Connection, url: str) -> None:
     """Raise `UserError` unless the tables are those of this nbgrader."""
     scripts, tables = _scripts(), inspect(connection)
-    found = None
+    version = None
     if tables.has_table("alembic_version"):
-        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if found is None:  # its maker was killed before the version was written, or it is very old
-        made = {column["name"] for column in tables.get_columns(STUDENTS.name)}
-        found = scripts.get_current_head() if made == set(STUDENTS.columns.keys()) else None
-    if found == scripts.get_current_head():
+        version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if version is None:  # its maker was killed before the version was written, or it is very old
+        columns = {column["name"] for column in tables.get_columns(STUDENTS.name)}
+        version = scripts.get_current_head() if columns == set(STUDENTS.columns.keys()) else None
+    if version == scripts.get_current_head():
         return
-    if found is None or found in {script.revision for script in scripts.walk_revisions()}:
+    if version is None or version in {script.revision for script in scripts.walk_revisions()}:
         # Its last migration adds a column that may not be NULL, and gives the rows there are no
         # value but in SQLite.
         fix = (
@@ -167,18 +167,18 @@ def _check_version(connection: Connection, url: str) -> None:
 
 
 @contextmanager
-def _instead(**ours: Any) -> Iterator[None]:
+def _instead(**replacements: Any) -> Iterator[None]:
     """Let nbgrader use these in place of its own, and know the version of its newest tables.
 
     By itself it starts another Python to find out, which takes seconds.
     """
-    ours["get_alembic_version"] = _scripts().get_current_head
-    theirs = {name: getattr(nbgrader.api, name) for name in ours}
-    vars(nbgrader.api).update(ours)
+    replacements["get_alembic_version"] = _scripts().get_current_head
+    originals = {name: getattr(nbgrader.api, name) for name in replacements}
+    vars(nbgrader.api).update(replacements)
     try:
         yield
     finally:
-        vars(nbgrader.api).update(theirs)
+        vars(nbgrader.api).update(originals)
 
 
 def _scripts() -> ScriptDirectory:
@@ -206,26 +206,26 @@ def copy(source: str, target: str) -> int:
             engines = [database.engine(url) for url in (source, target)]
             for engine in engines:
                 stack.callback(engine.dispose)
-            theirs = stack.enter_context(engines[0].connect())
+            source_connection = stack.enter_context(engines[0].connect())
             if database.is_server(source):
-                theirs = theirs.execution_options(
+                source_connection = source_connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            if not inspect(theirs).has_table(Student.__tablename__):
+            if not inspect(source_connection).has_table(Student.__tablename__):
                 return 0
-            _check_version(theirs, source)
+            _check_version(source_connection, source)
             address = target
             _open(target, "").close()
-            ours = stack.enter_context(engines[1].begin())
+            target_connection = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
-                if ours.execute(select(table).limit(1)).first():
+                if target_connection.execute(select(table).limit(1)).first():
                     raise UserError(f"{masked(target)} already has grades. Name a new database.")
             address = source
             for table in Base.metadata.sorted_tables:
-                rows = [dict(row) for row in theirs.execute(select(table)).mappings()]
+                rows = [dict(row) for row in source_connection.execute(select(table)).mappings()]
                 count += len(rows)
                 if rows:
-                    ours.execute(insert(table), rows)
+                    target_connection.execute(insert(table), rows)
     except SQLAlchemyError as error:
         raise UserError(
             f"The gradebook {masked(address)} cannot be copied: {database.reason(error)}. "
@@ -282,7 +282,7 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
     graded = {key for key, cell in cells.items() if is_grade(cell)}
     answers = {key for key, cell in cells.items() if is_solution(cell)}
     had_graded, had_answers = (
-        {cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells)
+        {cell.name for cell in group} for group in (notebook.grade_cells, notebook.solution_cells)
     )
     if (
         not notebook.submissions
@@ -299,12 +299,14 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
         if key in graded - had_graded:
             points = float(cell.metadata.nbgrader["points"])
             new = GradeCell(name=key, notebook=notebook, cell_type=kind, max_score=points)
-            db.add_all([new, *(Grade(cell=new, notebook=own) for own in notebook.submissions)])
+            grades = [Grade(cell=new, notebook=submitted) for submitted in notebook.submissions]
+            db.add_all([new, *grades])
         if key in answers - had_answers:
             answer = SolutionCell(name=key, notebook=notebook)
-            db.add_all(
-                [answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)]
-            )
+            comments = [
+                Comment(cell=answer, notebook=submitted) for submitted in notebook.submissions
+            ]
+            db.add_all([answer, *comments])
     for key in texts.keys() - cells.keys():
         db.delete(texts[key])
     db.commit()
@@ -315,7 +317,7 @@ def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
     and texts.
     """
     try:
-        found = gradebook.find_notebook(name, name)
+        notebook = gradebook.find_notebook(name, name)
     except MissingEntry:
         return False
     wanted = {
@@ -323,9 +325,11 @@ def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
         for cell in released.cells
         if cell.metadata.get("nbgrader")
     }
-    points = {cell.name: cell.max_score for cell in found.grade_cells}
-    kept = {cell.name: (cell.source, points.get(cell.name, 0)) for cell in found.source_cells}
-    return kept == wanted
+    points = {cell.name: cell.max_score for cell in notebook.grade_cells}
+    registered = {
+        cell.name: (cell.source, points.get(cell.name, 0)) for cell in notebook.source_cells
+    }
+    return registered == wanted
 
 
 class Writer:
@@ -362,10 +366,15 @@ class Writer:
         asked = select(SUBMISSIONS.c.extension).where(
             SUBMISSIONS.c.assignment_id == self._exercise(name).assignment
         )
-        longest = [one for one in self.gradebook.db.execute(asked).scalars() if one]
-        longest += [one.time for one in self._rule.dates.in_force() if one.exercise == name]
+        stored = [
+            extension for extension in self.gradebook.db.execute(asked).scalars() if extension
+        ]
+        announced = [each.time for each in self._rule.dates.in_force() if each.exercise == name]
         self.gradebook.db.rollback()
-        return (due + max(longest, default=timedelta())).replace(tzinfo=UTC) if due else None
+        if not due:
+            return None
+        longest = max([*stored, *announced], default=timedelta())
+        return (due + longest).replace(tzinfo=UTC)
 
     def saved(
         self, name: str, student: str, comment: Callable[[Saved], str] | None = None
@@ -377,31 +386,31 @@ class Writer:
         """
 
         def read() -> Saved | None:
-            found = self._found(name, student)
-            if found is None or not found.is_graded():
+            submission = self._submission(name, student)
+            if submission is None or not submission.is_graded():
                 return None
             if comment:
-                before = found.penalty, found.automatic
-                found.penalty = self._penalty(found)
-                found.automatic = comment(Saved(found.standing(), found.cells()))
-                if (found.penalty, found.automatic) != before:
-                    self._written(found)
-                self._settle_others(found)
-            return Saved(found.standing(), found.cells())
+                before = submission.penalty, submission.automatic
+                submission.penalty = self._penalty(submission)
+                submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+                if (submission.penalty, submission.automatic) != before:
+                    self._write(submission)
+                self._settle_others(submission)
+            return Saved(submission.standing(), submission.cells())
 
-        return self._whole(name, student, read)
+        return self._in_transaction(name, student, read)
 
     def penalize(self, name: str, student: str) -> None:
         """Compute a submission's late penalty for the present due date, and store it."""
 
         def work() -> None:
-            found = self._found(name, student)
-            if found is not None:
-                found.penalty = self._penalty(found)
-                self._write_penalty(found)
-                self._settle_others(found)
+            submission = self._submission(name, student)
+            if submission is not None:
+                submission.penalty = self._penalty(submission)
+                self._write_penalty(submission)
+                self._settle_others(submission)
 
-        self._whole(name, student, work)
+        self._in_transaction(name, student, work)
 
     def save(
         self,
@@ -429,19 +438,19 @@ class Writer:
         """
 
         def write() -> Saved:
-            found = self._found(name, student) or self._added(name, student)
-            found.timestamp = timestamp
-            found.deadline = self._deadline(found)
-            found.take(outcome, unchanged)
-            found.penalty = self._penalty(found)
-            found.automatic = comment(Saved(found.standing(), found.cells()))
-            self._written(found)
-            self._settle_others(found)
-            return Saved(found.standing(), found.cells())
+            submission = self._submission(name, student) or self._added(name, student)
+            submission.timestamp = timestamp
+            submission.deadline = self._deadline(submission)
+            submission.take(outcome, unchanged)
+            submission.penalty = self._penalty(submission)
+            submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+            self._write(submission)
+            self._settle_others(submission)
+            return Saved(submission.standing(), submission.cells())
 
-        return self._whole(name, student, write)
+        return self._in_transaction(name, student, write)
 
-    def _whole(self, name: str, student: str, work: Callable[[], Done]) -> Done:
+    def _in_transaction(self, name: str, student: str, work: Callable[[], Done]) -> Done:
         """Make one transaction of what is done; leave none open.
 
         If the connection drops, all of it is repeated with a new one. That is safe even if it
@@ -452,10 +461,10 @@ class Writer:
         pauses, dropped = list(PAUSES), False
         while True:
             try:
-                done = work()
+                result = work()
                 self.gradebook.db.commit()
-                return done
-            except (OperationalError, locks.Held) as error:
+                return result
+            except (OperationalError, locks.Locked) as error:
                 dropped = dropped or getattr(error, "connection_invalidated", False)
                 if not dropped or not pauses:
                     raise UserError(self._lost(name, student, error)) from error
@@ -467,11 +476,16 @@ class Writer:
 
     def _lost(self, name: str, student: str, error: Exception) -> str:
         """Return the message for a database that accepts no more writes."""
-        gradebook, kept = f"the gradebook {self.course.database}", "Earlier grades are kept"
-        if isinstance(error, locks.Held):
-            return f"The connection to {gradebook} dropped, and {error} now grades into it. {kept}."
-        why = f"{gradebook[0].upper()}{gradebook[1:]} refused the grade of {student} for {name}"
-        return f"{why}: {database.reason(error)}. {kept}; fix it and run the same command again."
+        gradebook = f"gradebook {self.course.database}"
+        if isinstance(error, locks.Locked):
+            return (
+                f"The connection to the {gradebook} dropped, and {error} now grades into it. "
+                "Earlier grades are kept."
+            )
+        return (
+            f"The {gradebook} refused the grade of {student} for {name}: {database.reason(error)}. "
+            "Earlier grades are kept; fix it and run the same command again."
+        )
 
     def _exercise(self, name: str) -> "_Exercise":
         if name not in self._exercises:
@@ -488,7 +502,7 @@ class Writer:
             )
         return self._exercises[name]
 
-    def _found(self, name: str, student: str) -> "_Submission | None":
+    def _submission(self, name: str, student: str) -> "_Submission | None":
         """Return a submission's rows, or None if there is none."""
         exercise = self._exercise(name)
         row = self.gradebook.db.execute(
@@ -505,20 +519,22 @@ class Writer:
         ).first()  # fmt: skip
         if row is None:
             return None
-        found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
-        found.penalty = row.late_submission_penalty
-        found.deadline = self._deadline(found)
+        submission = _Submission(
+            exercise, student, row.id, row.notebook, row.timestamp, row.extension
+        )
+        submission.penalty = row.late_submission_penalty
+        submission.deadline = self._deadline(submission)
         # With their cells, though the notebook alone would do: the tables' indices begin with
         # these, and without one each submission would look through the whole class.
         for table, rows, cells in (
-            (GRADES, found.grades, exercise.graded),
-            (COMMENTS, found.comments, exercise.commented),
+            (GRADES, submission.grades, exercise.graded),
+            (COMMENTS, submission.comments, exercise.commented),
         ):
             asked = self.gradebook.db.execute(
                 select(table).where(table.c.notebook_id == row.notebook, table.c.cell_id.in_(cells))
             )
             rows.update({entry["cell_id"]: dict(entry) for entry in asked.mappings()})
-        return found
+        return submission
 
     def _added(self, name: str, student: str) -> "_Submission":
         """Add a submission without points, and its student if necessary."""
@@ -551,18 +567,18 @@ class Writer:
             rows.update({entry["cell_id"]: entry for entry in entries})
         return added
 
-    def _written(self, found: "_Submission") -> None:
+    def _write(self, submission: "_Submission") -> None:
         """Write the changes to a submission's rows."""
         db = self.gradebook.db
         db.execute(
             update(SUBMISSIONS)
-            .where(SUBMISSIONS.c.id == found.id)
-            .values(timestamp=found.timestamp)
+            .where(SUBMISSIONS.c.id == submission.id)
+            .values(timestamp=submission.timestamp)
         )
-        self._write_penalty(found)
+        self._write_penalty(submission)
         for table, rows, names in (
-            (GRADES, found.grades, ("auto_score", "needs_manual_grade")),
-            (COMMENTS, found.comments, ("auto_comment",)),
+            (GRADES, submission.grades, ("auto_score", "needs_manual_grade")),
+            (COMMENTS, submission.comments, ("auto_comment",)),
         ):
             changes = [
                 {"key": row["id"], **{name: row.get(name) for name in names}}
@@ -574,22 +590,24 @@ class Writer:
                     statement.values({name: bindparam(name) for name in names}), changes
                 )
 
-    def _write_penalty(self, found: "_Submission") -> None:
-        row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook)
-        self.gradebook.db.execute(row.values(late_submission_penalty=found.penalty))
+    def _write_penalty(self, submission: "_Submission") -> None:
+        row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == submission.notebook)
+        self.gradebook.db.execute(row.values(late_submission_penalty=submission.penalty))
 
     @property
     def has_free_days(self) -> bool:
         """Whether a submission's penalty also depends on the other ones of its student."""
         return self._rule.has_free_days
 
-    def _deadline(self, found: "_Submission") -> Deadline:
+    def _deadline(self, submission: "_Submission") -> Deadline:
         """Return when a submission was due, and the free days that it uses beside its student's
         other ones.
         """
-        return self._rule.deadlines_of([*self._others(found), found.hand_in()])[found.exercise.name]
+        return self._rule.deadlines_of([*self._others(submission), submission.hand_in()])[
+            submission.exercise.name
+        ]
 
-    def _others(self, found: "_Submission") -> list[late.HandIn]:
+    def _others(self, submission: "_Submission") -> list[late.HandIn]:
         """Return what decides how late the other submissions of the same student are."""
         names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
         others = self.gradebook.db.execute(
@@ -601,33 +619,33 @@ class Writer:
             )
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
             .where(
-                SUBMISSIONS.c.assignment_id.in_(names.keys() - {found.exercise.assignment}),
-                SUBMISSIONS.c.student_id == found.student,
+                SUBMISSIONS.c.assignment_id.in_(names.keys() - {submission.exercise.assignment}),
+                SUBMISSIONS.c.student_id == submission.student,
             )
         )
         return [
-            late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension)
-            for one in others
+            late.HandIn(names[other.assignment_id], other.timestamp, other.duedate, other.extension)
+            for other in others
         ]
 
-    def _settle_others(self, found: "_Submission") -> None:
+    def _settle_others(self, submission: "_Submission") -> None:
         """Store the penalties of the student's other late submissions again: all of them share
         the free days.
         """
-        for one in self._others(found) if self.has_free_days else ():
-            if not one.seconds_late:
+        for hand_in in self._others(submission) if self.has_free_days else ():
+            if not hand_in.seconds_late:
                 continue
             # an exercise of which only nbgrader has a submission
             with contextlib.suppress(MissingEntry):
-                other = self._found(one.exercise, found.student)
+                other = self._submission(hand_in.exercise, submission.student)
                 if other is not None and other.penalty != (penalty := self._penalty(other)):
                     other.penalty = penalty
                     self._write_penalty(other)
 
-    def _penalty(self, found: "_Submission") -> float | None:
+    def _penalty(self, submission: "_Submission") -> float | None:
         """Return the late penalty by the course's rule, at most all points."""
-        seconds, free_days = found.hand_in().seconds_late, found.deadline.free_days_used
-        return self._rule.penalty(found.student, found.score(), seconds, free_days)
+        seconds, free_days = submission.hand_in().seconds_late, submission.deadline.free_days_used
+        return self._rule.penalty(submission.student, submission.score(), seconds, free_days)
 
 
 @dataclass(frozen=True)
@@ -846,7 +864,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)
         ):
             penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
-        found = db.execute(
+        entries = db.execute(
             select(
                 SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp,
                 SUBMISSIONS.c.extension,
@@ -858,26 +876,29 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
         ).all()  # fmt: skip
     students: dict[str, list[late.HandIn]] = {}
-    for one in found:
-        students.setdefault(one.student_id, []).append(_hand_in(one))
+    for entry in entries:
+        students.setdefault(entry.student_id, []).append(_hand_in(entry))
     due = {student: rule.deadlines_of(hand_ins) for student, hand_ins in students.items()}
     # Sorted here: databases put letters in orders of their own.
     return [
         _row(
-            one, cells.get(one.id, []), comments.get(one.id, {}), penalties.get(one.id, 0.0),
-            most[one.assignment_id],
-            due[one.student_id][one.name],
+            entry,
+            cells.get(entry.id, []),
+            comments.get(entry.id, {}),
+            penalties.get(entry.id, 0.0),
+            most[entry.assignment_id],
+            due[entry.student_id][entry.name],
         )
-        for one in sorted(found, key=lambda one: (one.name, one.student_id))
-    ]  # fmt: skip
+        for entry in sorted(entries, key=lambda entry: (entry.name, entry.student_id))
+    ]
 
 
-def _hand_in(found: Any) -> late.HandIn:
-    return late.HandIn(found.name, found.timestamp, found.duedate, found.extension)
+def _hand_in(entry: Any) -> late.HandIn:
+    return late.HandIn(entry.name, entry.timestamp, entry.duedate, entry.extension)
 
 
 def _row(
-    found: Any,
+    entry: Any,
     cells: list[Any],
     comments: dict[str, str],
     penalty: float,
@@ -886,13 +907,13 @@ def _row(
 ) -> tuple[dict[str, Any], Saved]:
     score = sum(_score(cell) for cell in cells)
     row = {
-        "assignment": found.name,
-        "duedate": found.duedate or "",
-        "timestamp": found.timestamp or "",
-        "student_id": found.student_id,
-        "last_name": found.last_name or "",
-        "first_name": found.first_name or "",
-        "email": found.email or "",
+        "assignment": entry.name,
+        "duedate": entry.duedate or "",
+        "timestamp": entry.timestamp or "",
+        "student_id": entry.student_id,
+        "last_name": entry.last_name or "",
+        "first_name": entry.first_name or "",
+        "email": entry.email or "",
         "raw_score": score,
         "late_submission_penalty": penalty,
         "score": max(0.0, score - penalty),
@@ -903,7 +924,7 @@ def _row(
         row["score"],
         most,
         penalty,
-        _hand_in(found).seconds_late,
+        _hand_in(entry).seconds_late,
         row["needs_manual_grade"],
         deadline,
     )

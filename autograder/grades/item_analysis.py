@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import shown
 from autograder.grades import records
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 
 LEAST_STUDENTS = 20
 """For how many students a check has to be run, so that its discrimination means something."""
@@ -133,16 +133,14 @@ def discriminations(graded: Sequence[Record]) -> list[Discrimination]:
     for record in graded:
         for key, passes, share in _with_rest(record):
             results[key].append((passes, round(share, DIGITS)))
-    found = []
+    computed = []
     for key, pairs in results.items():
         passed = sum(passes for passes, _ in pairs)
         enough = len(pairs) >= LEAST_STUDENTS and min(passed, len(pairs) - passed) >= LEAST_EACH
         if enough and len({share for _, share in pairs}) > 1:
-            correlation = statistics.correlation(*zip(*pairs, strict=True))
-            found.append(
-                Discrimination(items[key], round(correlation, 2) + 0.0, passed, len(pairs))
-            )
-    return sorted(found, key=lambda one: one.correlation)
+            correlation = round(statistics.correlation(*zip(*pairs, strict=True)), 2) + 0.0
+            computed.append(Discrimination(items[key], correlation, passed, len(pairs)))
+    return sorted(computed, key=lambda entry: entry.correlation)
 
 
 def attempts(graded: Iterable[Record]) -> list[Attempts]:
@@ -159,16 +157,16 @@ def attempts(graded: Iterable[Record]) -> list[Attempts]:
         submissions = _submissions(record)
         if len(submissions) == 1:
             continue
-        statuses = [{key: check.status for key, _, check in _checks(one)} for one in submissions]
+        graded_with = [_statuses(submission) for submission in submissions]
         for key, _, check in _checks(record):
-            first = next(number for number, one in enumerate(statuses) if key in one)
-            own = [one.get(key) for one in statuses[first:]]
-            if check.status == Status.PASSED and len(own) > 1:
-                took.setdefault(key, []).append(own.index(Status.PASSED) + 1)
-    found = [
+            first = next(number for number, statuses in enumerate(graded_with) if key in statuses)
+            history = [statuses.get(key) for statuses in graded_with[first:]]
+            if check.status == Status.PASSED and len(history) > 1:
+                took.setdefault(key, []).append(history.index(Status.PASSED) + 1)
+    counted = [
         Attempts(items[key], statistics.median(counts), len(counts)) for key, counts in took.items()
     ]
-    return sorted(found, key=lambda one: -one.median)
+    return sorted(counted, key=lambda entry: -entry.median)
 
 
 def compared(here: Sequence[Record], there: Sequence[Record]) -> Comparison:
@@ -188,12 +186,16 @@ def _by_change(pair: Pair) -> tuple[int, float]:
     return (1, 0.0) if pair.difference is None else (0, -pair.difference)
 
 
-def _checks(record: Record) -> Iterator[tuple[Key, CellResult, CheckResult]]:
+def _checks(record: Record) -> Iterator[tuple[Key, CellResult, Result]]:
     """Yield the checks of a submission that are worth points, or would be in a graded cell."""
     for name, cell in record.cells.items():
         for check in cell.checks:
             if check.weight:
                 yield (name, check.name), cell, check
+
+
+def _statuses(record: Record) -> dict[Key, Status]:
+    return {key: check.status for key, _, check in _checks(record)}
 
 
 def _items(graded: Iterable[Record]) -> dict[Key, Item]:
@@ -205,17 +207,17 @@ def _items(graded: Iterable[Record]) -> dict[Key, Item]:
     }
 
 
-def _run(check: CheckResult) -> bool:
+def _run(check: Result) -> bool:
     return check.status in (Status.PASSED, Status.FAILED)
 
 
 def _tallies(graded: Iterable[Record]) -> dict[Key, Tally]:
-    found: dict[Key, Tally] = {}
+    tallies: dict[Key, Tally] = {}
     for record in graded:
         for key, _, check in _checks(record):
-            failed, run = found.get(key, (0, 0))
-            found[key] = Tally(failed + (check.status == Status.FAILED), run + _run(check))
-    return found
+            failed, run = tallies.get(key, (0, 0))
+            tallies[key] = Tally(failed + (check.status == Status.FAILED), run + _run(check))
+    return tallies
 
 
 def _mean(graded: Sequence[Record]) -> Mean:
@@ -242,9 +244,13 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
             passed = check.status == Status.PASSED
             worth = cell.max_points * check.weight / total
             whole = cell.manual or cell.given is not None
-            own = decided[name] if whole else (passed * worth, worth)
-            if possible - own[1] > 10**-DIGITS:
-                yield (name, check.name), passed, (earned - own[0]) / (possible - own[1])
+            share_of_check = decided[name] if whole else (passed * worth, worth)
+            if possible - share_of_check[1] > 10**-DIGITS:
+                yield (
+                    (name, check.name),
+                    passed,
+                    (earned - share_of_check[0]) / (possible - share_of_check[1]),
+                )
 
 
 def _decided(cell: CellResult) -> tuple[float, float]:
@@ -267,7 +273,7 @@ def _submissions(record: Record) -> list[Record]:
         return [record]
     earlier = (records.parsed(raw) for raw in record.history)
     last: dict[str, Record] = {}
-    for one in [*filter(None, earlier), record]:
-        if one.kind != Kind.INFRASTRUCTURE or one is record:
-            last[one.submission] = one
+    for grading in [*filter(None, earlier), record]:
+        if grading.kind != Kind.INFRASTRUCTURE or grading is record:
+            last[grading.submission] = grading
     return list(last.values())

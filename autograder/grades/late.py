@@ -65,14 +65,14 @@ class PerDay(LateSubmissionPlugin):
         They are used as soon as possible, but not for a submission that would get no points even
         with them.
         """
-        left, used = self.free_days, []
+        remaining, used = self.free_days, []
         for seconds in seconds_late:
             days = _days(seconds)
-            free = min(days, left)
+            free = min(days, remaining)
             if self.at_most is not None and days - free > self.at_most:
                 free = 0
             used.append(free)
-            left -= free
+            remaining -= free
         return used
 
 
@@ -131,28 +131,27 @@ class Rule:
 
         Free days are used in the order of the due dates, without extensions.
         """
-        dated = sorted(
-            (one for one in hand_ins if one.due), key=lambda one: (one.due, one.exercise)
-        )
-        left, used = 0, [0] * len(dated)
+        dated = [hand_in for hand_in in hand_ins if hand_in.due]
+        dated.sort(key=lambda hand_in: (hand_in.due, hand_in.exercise))
+        remaining, used = 0, [0] * len(dated)
         if isinstance(self._plugin, PerDay):
-            left, used = (
-                self._plugin.free_days,
-                self._plugin.free_days_used([one.seconds_late for one in dated]),
-            )
-        found = dict.fromkeys((one.exercise for one in hand_ins), Deadline())
-        for one, days in zip(dated, used, strict=True):
-            left -= days
-            found[one.exercise] = self._deadline(one, days, left)
-        return found
+            remaining = self._plugin.free_days
+            used = self._plugin.free_days_used([hand_in.seconds_late for hand_in in dated])
+        by_exercise = dict.fromkeys((hand_in.exercise for hand_in in hand_ins), Deadline())
+        for hand_in, days in zip(dated, used, strict=True):
+            remaining -= days
+            by_exercise[hand_in.exercise] = self._deadline(hand_in, days, remaining)
+        return by_exercise
 
-    def _deadline(self, one: HandIn, used: int, left: int) -> Deadline:
-        extension = one.extension or timedelta()
-        assert one.due is not None
-        due = (one.due + extension).replace(tzinfo=UTC)
-        named = self.dates.due.get(one.exercise)
+    def _deadline(self, hand_in: HandIn, used: int, remaining: int) -> Deadline:
+        extension = hand_in.extension or timedelta()
+        assert hand_in.due is not None
+        due = (hand_in.due + extension).replace(tzinfo=UTC)
+        named = self.dates.due.get(hand_in.exercise)
         due = due.astimezone(named.tzinfo) if named else due
-        return Deadline(due.isoformat(timespec="minutes"), extension.total_seconds(), used, left)
+        return Deadline(
+            due.isoformat(timespec="minutes"), extension.total_seconds(), used, remaining
+        )
 
     def penalty(
         self, student: str, score: float, seconds_late: float, free_days: int

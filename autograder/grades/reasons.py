@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from autograder.checking import Status, machine
+from autograder.checking import Result, Status, machine
 from autograder.checking.words import FULL_STOPS, Message, counted, joined, shown, translated
 from autograder.course.cells import is_check
 from autograder.grades.results import CellResult, Deadline, Outcome, Record
@@ -25,7 +25,7 @@ BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
 
 
-def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
+def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     """Return a line for each cell that lost points or has pending ones, and for one tested with
     the course's own.
     """
@@ -83,7 +83,7 @@ def lost_to(cell: CellResult) -> str:
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
         named = [check for check in failed if check.cause]
-        related = [check for check in failed if str(check.relation)]
+        related = [check for check in failed if str(relation_of(check))]
         title = shown(failed[0].title).rstrip(FULL_STOPS)
         if named:
             cause = str(
@@ -93,16 +93,22 @@ def lost_to(cell: CellResult) -> str:
                 )
             )
         else:
-            cause = str(related[0].relation if related else failed[0].message)[
-                :MOST_MESSAGE
-            ].rstrip(FULL_STOPS)
+            sentence = shown(related[0].relation if related else failed[0].message)
+            cause = sentence[:MOST_MESSAGE].rstrip(FULL_STOPS)
         if len(failed) > 1:
             text = "{cause}; failed: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
         return str(Message("{cause}; failed: {title}", cause=cause, title=title))
     if blocked:
-        return str(blocked[0].message)
+        return shown(blocked[0].message)
     return str(cell.error) or str(NOT_FINISHED)
+
+
+def relation_of(check: Result) -> Message:
+    """Return how the result of a failed check differs from the expected one; an empty message if
+    that is not known.
+    """
+    return check.relation if isinstance(check.relation, Message) else Message(check.relation)
 
 
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
@@ -143,8 +149,8 @@ def in_all(outcome: Outcome) -> Message:
 
 def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
-    needs = [what for what in needs if what != "gpu" or "bf16" not in needs]
-    names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
+    needs = [need for need in needs if need != "gpu" or "bf16" not in needs]
+    names = [machine.NAMES.get(need, Message(need)) for need in needs] or [Message("it")]
     return joined("{left} and {right}", names)
 
 
@@ -185,14 +191,14 @@ def duration(seconds: float) -> Message:
         (hours, counted("{count} hour", "{count} hours", hours)),
         (minutes, counted("{count} minute", "{count} minutes", minutes)),
     ]
-    largest = next((place for place, (count, _) in enumerate(units) if count), None)
+    largest = next((number for number, (count, _) in enumerate(units) if count), None)
     if largest is None:
         return Message("less than a minute")
-    found = joined(
+    largest_two = joined(
         "{left}, {right}", [words for count, words in units[largest : largest + 2] if count]
     )
-    assert isinstance(found, Message)
-    return found
+    assert isinstance(largest_two, Message)
+    return largest_two
 
 
 def due(deadline: Deadline) -> Message | None:
@@ -210,19 +216,19 @@ def due(deadline: Deadline) -> Message | None:
 
 def moment(due: str) -> str:
     """Return a due date as people read it, such as "2026-12-01 23:59 (UTC+01:00)"."""
-    found = datetime.fromisoformat(due)
-    zone = found.isoformat()[-6:]
-    return f"{found:%Y-%m-%d %H:%M} (UTC{zone if zone != '+00:00' else ''})"
+    time = datetime.fromisoformat(due)
+    zone = time.isoformat()[-6:]
+    return f"{time:%Y-%m-%d %H:%M} (UTC{zone if zone != '+00:00' else ''})"
 
 
 def free_days(deadline: Deadline) -> Message | None:
     """Return the sentence on the free days that a late submission uses; None if it uses none."""
-    used, left = deadline.free_days_used, deadline.free_days_left
+    used, remaining = deadline.free_days_used, deadline.free_days_left
     if not used:
         return None
     return counted(
         "{count} free day used; {left} left.",
         "{count} free days used; {left} left.",
         used,
-        left=left,
+        left=remaining,
     )

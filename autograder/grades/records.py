@@ -9,11 +9,20 @@ from typing import Any
 
 from cattrs import Converter
 
-from autograder.checking import words
+from autograder.checking import Result, words
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.results import Record
+
+RECORDED = (
+    "name", "title", "weight", "status", "message", "cause", "label", "hint", "on", "relation",
+    "measured", "follows",
+)  # fmt: skip
+"""What a record has of a check's result.
+
+The graded notebook has the rest as well, for the page: what passed before, and the numbers.
+"""
 
 SCHEMA = 8
 """The version of `grade.json`; all versions are read.
@@ -42,19 +51,32 @@ def _only(*taken: type) -> None:
     CODEC.register_structure_hook(taken[0], structure)
 
 
-def _message(raw: Any, _: Any) -> Message:
-    found = words.from_dict(raw)
-    if not isinstance(found, (str, Message)):
+def _text_or_message(raw: Any, _: Any) -> str | Message:
+    message = words.from_dict(raw)
+    if not isinstance(message, (str, Message)):
         raise TypeError(f"{raw!r} is not a message")
-    return Message.kept(found) if isinstance(found, str) else found
+    return message
+
+
+def _message(raw: Any, kind: Any) -> Message:
+    message = _text_or_message(raw, kind)
+    return Message.from_record(message) if isinstance(message, str) else message
 
 
 _only(str)
 _only(bool)
 _only(int)
 _only(float, int)
+
+
+def _recorded(result: Result) -> dict[str, Any]:
+    return {name: words.to_dict(getattr(result, name)) for name in RECORDED}
+
+
 CODEC.register_structure_hook(Message, _message)
+CODEC.register_structure_hook(str | Message, _text_or_message)
 CODEC.register_unstructure_hook(Message, words.to_dict)
+CODEC.register_unstructure_hook(Result, _recorded)
 
 
 def to_text(record: Record) -> str:
@@ -147,17 +169,17 @@ def all_of(course: Course) -> list[Record]:
     """Return the records of all graded submissions, with the scores that the gradebook has for
     them now.
     """
-    found = _joined(course) if course.has_gradebook else []
-    return [record for _, record in found if record]
+    pairs = _joined(course) if course.has_gradebook else []
+    return [record for _, record in pairs if record]
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     # nbgrader takes seconds to load, and reading one record does not need it
     from autograder.grades import gradebook
 
-    found = []
+    pairs = []
     for row, saved in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
         record = record and record.with_saved(saved)
-        found.append(({**row, "pending": record.pending if record else 0.0}, record))
-    return found
+        pairs.append(({**row, "pending": record.pending if record else 0.0}, record))
+    return pairs

@@ -19,15 +19,15 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder.checking import Status, words
+from autograder.checking import Result, Status, words
 from autograder.checking.report import likely
 from autograder.checking.words import Message, counted, shown, translated
-from autograder.course import catalogues
+from autograder.course import catalogs
 from autograder.course.config import Course, UserError
 from autograder.grades import changes, item_analysis, reasons, records
 from autograder.grades.changes import Change, Sum
 from autograder.grades.item_analysis import Attempts, Comparison, Discrimination
-from autograder.grades.results import CellResult, CheckResult, Deadline, Kind, Record
+from autograder.grades.results import CellResult, Deadline, Kind, Record
 from autograder.sanitize import code, text
 
 BINS = 10
@@ -264,7 +264,7 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     today = _today(course, path, graded)
     page = _page(course, path, graded, names, other, today)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
-    with catalogues.for_graders(course.root):
+    with catalogs.for_graders(course.root):
         own = (
             page
             if words.language() == words.ENGLISH
@@ -552,7 +552,7 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
             function=request.function,
             text=text.block(request.text),
             link=_link(place.page, path),
-            checks=[(shown(check.title), text.line(str(check.message))) for check in failed],
+            checks=[(shown(check.title), text.line(shown(check.message))) for check in failed],
             explain="python -m autograder explain "
             f"{shlex.quote(os.path.relpath(place.record, course.root))} --check "
             f"{request.function}",
@@ -629,7 +629,8 @@ def costs(
                     lost[key] += cell.max_points * check.weight / total
                     students[key] += 1
                 # What fails through an earlier function is counted there.
-                if check.cause or (str(check.relation) and "helper" not in check.relation.values):
+                relation = reasons.relation_of(check)
+                if check.cause or (str(relation) and "helper" not in relation.values):
                     key, told = _told(check)
                     found.add((cell.subject, key))
                     if said.setdefault((cell.subject, key), told)[0] != told[0]:
@@ -679,14 +680,15 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
     return Missed(str(said), sorted(who, key=_natural))
 
 
-def _told(check: CheckResult) -> tuple[Any, tuple[str, str, str]]:
+def _told(check: Result) -> tuple[Any, tuple[str, str, str]]:
     """Return the key that a finding shares with similar ones, and its label, hint and kind."""
     if check.cause:
         label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
         return label, (label, hint, "cause")
-    values = check.relation.values.items()
-    key = check.relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
-    return key, (str(check.relation), "", "relation")
+    relation = reasons.relation_of(check)
+    values = relation.values.items()
+    key = relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
+    return key, (str(relation), "", "relation")
 
 
 def _is_drawn(name: str, value: Any) -> bool:
@@ -777,7 +779,9 @@ def _rows(
                 else [],
                 kind=record.kind,
                 manual=record.needs_manual_grade,
-                reasons=[text.line(reason) for reason in reasons.of(nameless, record.penalty)],
+                reasons=[
+                    text.line(reason) for reason in reasons.lines_of(nameless, record.penalty)
+                ],
                 earlier=len(record.history),
                 evidence=[] if names else [text.block(lines) for lines in record.evidence],
                 change=changes.latest(record),

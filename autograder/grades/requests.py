@@ -43,10 +43,10 @@ def found_in(cells: Iterable[Cell]) -> tuple[list[Request], list[Message]]:
     after = [
         cell for cell in cells[heads[-1] :] if cell.cell_type == "markdown" and not is_locked(cell)
     ]
-    own = next((cell.source for cell in after if cell.id == CELL), "")
-    return parsed(
-        own if own.strip() else "\n".join(cell.source for cell in after), answers_in(cells)
-    )
+    source = next((cell.source for cell in after if cell.id == CELL), "")
+    if not source.strip():
+        source = "\n".join(cell.source for cell in after)
+    return parsed(source, answers_in(cells))
 
 
 def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], list[Message]]:
@@ -68,14 +68,14 @@ def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], lis
             requests[-1][1].append(line)
         else:
             nameless = nameless or bool(line.strip())
-    found = [
+    accepted = [
         Request(function, answers[function], text.block("\n".join(lines).strip())[:MOST_TEXT])
         for function, lines in requests[:MOST]
     ]
     names = joined("{left}, {right}", [f"`{name}`" for name in answers]) if answers else ""
     notes = [Message(NAMELESS, names=names)] * nameless
     notes += [Message(TOO_MANY, count=MOST)] * (len(requests) > MOST)
-    return found, notes
+    return accepted, notes
 
 
 def _begun_by(line: str) -> tuple[str, str]:
@@ -94,14 +94,14 @@ def _begun_by(line: str) -> tuple[str, str]:
 
 def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
     """Return the grade id of the answer that each check cell is about, by the function's name."""
-    found, last = {}, ""
+    answers, last = {}, ""
     for cell in cells:
         if is_answer(cell):
             last = grade_id(cell) or last
         call = call_of(cell) if is_check(cell) else None
         if call and last:
-            found[call.subject] = last
-    return found
+            answers[call.subject] = last
+    return answers
 
 
 def begun(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from autograder.checking import Status
+from autograder.checking import Result
 from autograder.checking.words import Message
 from autograder.course.seeds import Origin
 
@@ -32,31 +32,11 @@ class Kind(StrEnum):
 
 
 @dataclass
-class CheckResult:
-    """The finding of one check on one function. For an unverified one, `on` names what it needs.
-
-    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows`
-    names another failed check with the same cause. `measured` is true if it takes the word of the
-    student's process, such as for how much memory a function held.
-    """
-
-    name: str
-    title: str
-    weight: float
-    status: Status
-    message: Message
-    cause: str = ""
-    label: str = ""
-    hint: str = ""
-    on: str = ""
-    relation: Message = field(default_factory=lambda: Message(""))
-    measured: bool = False
-    follows: str = ""
-
-
-@dataclass
 class CellResult:
     """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
+
+    `checks` are the results of its checks; read from a record, they are without what only the
+    graded notebook has of them (`records.RECORDED`).
 
     `pending` points are neither earned nor lost, until a machine can run their checks. `given` are
     the points that a person gave instead of all these. `instead` names the functions that the
@@ -68,7 +48,7 @@ class CellResult:
     max_points: float
     manual: bool = False
     subject: str = ""
-    checks: list[CheckResult] = field(default_factory=list)
+    checks: list[Result] = field(default_factory=list)
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
     given: float | None = None
@@ -323,7 +303,7 @@ class Record:
 
     def waits_for(self) -> list[str]:
         """Return what its pending points need of a machine, as checks name it."""
-        return sorted({what for cell in self.cells.values() for what in cell.waits_for()})
+        return sorted({need for cell in self.cells.values() for need in cell.waits_for()})
 
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no
@@ -347,13 +327,15 @@ def settled(
     """Return the results of cells with what the gradebook says that a person did, or still has
     to do.
     """
-    found = {}
+    results = {}
     for name, cell in cells.items():
         now = saved.get(name, SavedCell())
-        given = now.score if now.manual else None
-        pending = 0.0 if now.manual else cell.pending
-        found[name] = dataclasses.replace(cell, given=given, pending=pending, waits=now.waits)
-    return found
+        if now.manual:
+            cell = dataclasses.replace(cell, given=now.score, pending=0.0)
+        else:
+            cell = dataclasses.replace(cell, given=None)
+        results[name] = dataclasses.replace(cell, waits=now.waits)
+    return results
 
 
 def _pending(cells: dict[str, CellResult]) -> float:

@@ -128,7 +128,7 @@ class Local:
         self.setting, self.pool = setting, pool
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
-        self.done: deque[tuple[Job, Any]] = deque()
+        self.answers: deque[tuple[Job, Any]] = deque()
 
     def free(self) -> int:
         """Return how many more jobs may be submitted now."""
@@ -145,11 +145,11 @@ class Local:
         """Wait for a job to be done; return it with its answer, or with the exception in its
         place.
         """
-        while not self.done:
+        while not self.answers:
             pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
             for pipe in multiprocessing.connection.wait(list(pipes)):
                 self._receive(pipes[pipe])  # type: ignore[index]
-        return self.done.popleft()
+        return self.answers.popleft()
 
     def close(self) -> None:
         """End all workers, and forget what is under way."""
@@ -163,7 +163,7 @@ class Local:
         except (EOFError, OSError):
             self._replace(worker)
             return
-        self.done.append((worker.jobs.popleft(), answer))
+        self.answers.append((worker.jobs.popleft(), answer))
 
     def _replace(self, worker: _Process) -> None:
         """Replace a worker that died; only the job that it was running can have killed it."""
@@ -175,7 +175,7 @@ class Local:
             if overran
             else WorkerDied("the grading process crashed")
         )
-        self.done.append((worker.jobs.popleft(), died))
+        self.answers.append((worker.jobs.popleft(), died))
         self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
         for job in worker.jobs:
             fresh.jobs.append(job)
@@ -183,13 +183,13 @@ class Local:
                 fresh.pipe.send((job.method, job.arguments))
 
     def _started(self, core: int | None) -> _Process:
-        pipe, theirs = self.context.Pipe()
+        pipe, worker_end = self.context.Pipe()
         channel = self.pool.channel(core) if self.pool else None
         process = self.context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(theirs, self.setting, channel, core), daemon=True
+            target=_serve, args=(worker_end, self.setting, channel, core), daemon=True
         )
         process.start()
-        theirs.close()
+        worker_end.close()
         if channel:
             channel.close()
         return _Process(process, pipe, deque(), core)
@@ -211,7 +211,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
             with contextlib.suppress(OSError, SyntaxError):  # the worker gives a better message
-                statements = imports.of(
+                statements = imports.statements(
                     [{"source": (root / name / file).read_text(encoding="utf-8")}]
                 )
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
@@ -302,8 +302,8 @@ def _bound_memory(extra: int) -> None:
     import resource
 
     status = Path("/proc/self/status").read_text().splitlines()
-    held = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
+    used = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    soft = held + extra
+    soft = used + extra
     soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

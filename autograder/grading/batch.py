@@ -6,6 +6,10 @@ Workers do both, wherever the backend runs them (`autograder.grading.backends`).
 distributes the work, and is the only writer of the gradebook and of the files. A submission's
 record is the last part of its grade to be written: if it exists, the grade is complete, and a
 killed run continues from there.
+
+The second pass reads the graded notebooks from their files. A late penalty is known only when all
+submissions of its student are graded; to read takes less than a tenth of a millisecond each, and
+the memory for a class stays the same however large its notebooks are.
 """
 
 import dataclasses
@@ -21,10 +25,11 @@ from typing import Any
 
 import nbformat
 
+from autograder.checking import files
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
@@ -199,7 +204,7 @@ class Batch:
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
-        unit.seed, unit.guest_seed = self.seeds.of(
+        unit.seed, unit.guest_seed = self.seeds.for_submission(
             unit.assignment, unit.digest, self._seed_of_grade(unit)
         )
         if self.options.redraw:
@@ -263,12 +268,12 @@ class Batch:
         if name not in self.answers:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.answers[name] = requests.answers_in(released.cells)
-        found = requests.begun(
+        asked = requests.begun(
             requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells
         )
-        if found != record.requests:
-            record = dataclasses.replace(record, requests=found)
-            write(self.course.graded(unit.student, name).record, records.to_text(record))
+        if asked != record.requests:
+            record = dataclasses.replace(record, requests=asked)
+            files.write(self.course.graded(unit.student, name).record, records.to_text(record))
         return record
 
     def _version(self, exercise: Exercise) -> str:
@@ -289,19 +294,19 @@ class Batch:
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
             task.saved.requests = task.record.requests
-            place = self.course.graded(unit.student, unit.assignment)
-            for folder in (place.folder, place.pages):
+            paths = self.course.graded(unit.student, unit.assignment)
+            for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
             # a page of an earlier grade; the second pass makes the new one
-            place.page.unlink(missing_ok=True)
+            paths.page.unlink(missing_ok=True)
             if unit.stamp is not None:
-                write(place.stamp, unit.stamp)
+                files.write(paths.stamp, unit.stamp)
             else:
-                place.stamp.unlink(missing_ok=True)
+                paths.stamp.unlink(missing_ok=True)
             # for nbgrader's generate_feedback, which copies it from here
-            keep_text(place.folder / SECRET, unit.secret)
-            write(place.notebook, outcome.notebook)
-            write(place.record, records.to_text(task.record))
+            keep_text(paths.folder / SECRET, unit.secret)
+            files.write(paths.notebook, outcome.notebook)
+            files.write(paths.record, records.to_text(task.record))
         self._log(task, outcome)
 
     def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
@@ -397,8 +402,8 @@ class Batch:
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
                 answer = bare_page(task.record, text.line(fault))
             with self.timer("files"):
-                self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
-                write(self._place(task).page, answer)
+                self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+                files.write(self._paths(task).page, answer)
             yield task
 
     def _has_early_page(self, task: _Task) -> bool:
@@ -409,29 +414,29 @@ class Batch:
         if task.saved is None or task.prints or self._is_current(task, task.saved):
             return False
         try:
-            notebook = self._place(task).notebook.read_text(encoding="utf-8")
+            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError):
             return False
         page = self._page_here(task.submission.exercise, task.unit, notebook, task.saved)
         if isinstance(page, Exception):
             return False
-        self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
-        write(self._place(task).page, page)
+        self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+        files.write(self._paths(task).page, page)
         return True
 
     def _for_exchange(self, task: _Task) -> None:
         """Put the files for nbgrader's `release_feedback` where a page is, if the submission came
         by its exchange; remove those of an earlier one otherwise.
         """
-        graded, secret = self._place(task), task.unit.secret
+        graded, secret = self._paths(task), task.unit.secret
         keep_text(graded.folder / SECRET, secret)
         keep_text(graded.pages / SECRET, secret)
-        keep_text(graded.pages / graded.stamp.name, task.submitted if secret else "")
+        keep_text(graded.pages / STAMP, task.submitted if secret else "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
         try:
-            with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
+            with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
                 return made_of(page.read(MOST_HEAD)) == saved.digest()
         except OSError:
             return False
@@ -441,7 +446,7 @@ class Batch:
         exception it raised.
         """
         try:
-            notebook = self._place(task).notebook.read_text(encoding="utf-8")
+            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
@@ -462,7 +467,7 @@ class Batch:
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
-    def _place(self, task: _Task) -> Any:
+    def _paths(self, task: _Task) -> Any:
         return self.course.graded(task.unit.student, task.unit.assignment)
 
     # Jobs.
@@ -499,7 +504,7 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
         if not cell.manual
     }
     shown = dataclasses.replace(result, cells=checked)
-    return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
+    return "\n\n".join(reasons.lines_of(shown))[:MOST_COMMENT]
 
 
 def _unchanged(path: Path, outcome: Outcome) -> set[str]:
@@ -567,13 +572,13 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     """
     if graded == unit.digest or not (unit.request.strip() or unit.secret):
         return False
-    place = course.graded(unit.student, unit.assignment)
-    stamp, secret = read_text(place.stamp), read_text(place.folder / SECRET)
+    paths = course.graded(unit.student, unit.assignment)
+    stamp, secret = read_text(paths.stamp), read_text(paths.folder / SECRET)
     before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
     if stamp is None or before is None or now is None or now < before:
         return False
     with_secret = {**unit.files, SECRET: (secret or "").encode()}
-    digests = [digest_of(unit.data, stamp.encode(), files) for files in (unit.files, with_secret)]
+    digests = [digest_of(unit.data, stamp.encode(), beside) for beside in (unit.files, with_secret)]
     return graded in digests
 
 
@@ -591,11 +596,4 @@ def keep_text(path: Path, content: str) -> None:
         path.unlink(missing_ok=True)
     elif read_text(path) != content:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, content)
-
-
-def write(path: Path, content: str) -> None:
-    """Write a file, all or nothing."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(content, encoding="utf-8", errors="replace")
-    new.replace(path)
+        files.write(path, content)

@@ -72,18 +72,18 @@ class Child:
     """
 
     def __init__(self, answer: Callable[[dict[str, Any], list[memoryview]], bytes], memory: int):
-        here, there = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
         if not self.pid:
             try:
                 with at_most_more(memory):
-                    _serve(there, answer, parent)
+                    _serve(child_end, answer, parent)
             finally:
                 os._exit(1)
-        there.close()
-        self.connection = here
-        self.close = weakref.finalize(self, _end, self.pid, here)
+        child_end.close()
+        self.connection = parent_end
+        self.close = weakref.finalize(self, _end, self.pid, parent_end)
 
     def is_there(self) -> bool:
         """Tell whether the process runs: somebody else may have ended it."""

@@ -104,17 +104,17 @@ class Station:
 
     def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
         hidden = (str(folder), str(config.ROOT))
-        told = CODEC.structure(
+        sent = CODEC.structure(
             json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig
         )
-        told = dataclasses.replace(told, root=str(folder), hidden=hidden)
-        self.setting = tried(told)
+        sent = dataclasses.replace(sent, root=str(folder), hidden=hidden)
+        self.setting = tried(sent)
         self.resting, self.used = False, time.monotonic()
         # A worker that Dask's nanny started may have no children of its own, unless it says that it
         # does.
         multiprocessing.current_process().daemon = False
-        backends.preload(folder / "exercises", told.exercises)
-        self.pool = self.setting.pool() if told.sandbox else None
+        backends.preload(folder / "exercises", sent.exercises)
+        self.pool = self.setting.pool() if sent.sandbox else None
         if self.pool:
             self.pool.start()
         self.all = [
@@ -183,7 +183,7 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
         "host": socket.gethostname(),
         "versions": versions(),
         "lacks": await asyncio.to_thread(bubblewrap.missing) if sandbox else [],
-        "has": [what for what in machine.LACKS if what != "gpu" and machine.has(what)],
+        "has": [need for need in machine.LACKS if need != "gpu" and machine.has(need)],
         "threads": dask_worker.state.nthreads,
     }
 
@@ -238,22 +238,22 @@ async def rest(digest: str) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions that grades depend on, in this process, by name."""
-    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    installed = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in COMPARED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name).partition("+")[0]
-    return {**found, "the autograder": _engine()}
+            installed[name] = importlib.metadata.version(name).partition("+")[0]
+    return {**installed, "the autograder": _engine()}
 
 
 @functools.cache  # a Dask worker whose files are replaced still runs the code that it has loaded
 def _engine() -> str:
-    """Return a fingerprint of the program's own code, without the corpus and the authors' tools."""
-    own = Path(config.__file__).parent.parent
+    """Return a fingerprint of the program's own code, without the authors' tools."""
+    package = Path(config.__file__).parent.parent
     sha = hashlib.sha256()
-    for path in sorted(own.rglob("*.py")):
-        if path.relative_to(own).parts[0] not in ("corpus", "authoring"):
+    for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] != "authoring":
             sha.update(
-                path.relative_to(own).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
+                path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
             )
     sha.update((bubblewrap.PROGRAM / "syscalls.txt").read_bytes())
     return sha.hexdigest()[:12]
@@ -263,10 +263,10 @@ def packed(setting: WorkerConfig) -> bytes:
     """Return an archive with what a station needs: the released exercises, and the setting
     without its paths.
     """
-    told = dataclasses.replace(setting, root="", hidden=(), faults=())
+    portable = dataclasses.replace(setting, root="", hidden=(), faults=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        for name, data in _contents(setting, json.dumps(CODEC.unstructure(told))):
+        for name, data in _contents(setting, json.dumps(CODEC.unstructure(portable))):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -274,8 +274,8 @@ def packed(setting: WorkerConfig) -> bytes:
     return archive.getvalue()
 
 
-def _contents(setting: WorkerConfig, told: str) -> Iterator[tuple[str, bytes]]:
-    yield SETTING, told.encode()
+def _contents(setting: WorkerConfig, setting_text: str) -> Iterator[tuple[str, bytes]]:
+    yield SETTING, setting_text.encode()
     for name in setting.exercises:
         folder = Exercise(name, Path(setting.root)).released
         for path in sorted(folder.rglob("*")):
@@ -294,7 +294,7 @@ class _Worker:
     """
 
     address: str
-    said: str
+    label: str
     threads: int
     gpus: int
     has: list[str]
@@ -330,10 +330,10 @@ class Cluster:
     def __init__(self, address: str, warn: Callable[[str], None] = lambda line: None):
         self.address, self.warn, self.option = address, warn, f" --cluster {address}"
         self.workers: dict[str, _Worker] = {}
-        self.given: dict[str, tuple[Job, str, Any]] = {}
+        self.submitted: dict[str, tuple[Job, str, Any]] = {}
         self.homeless: deque[Job] = deque()
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.done: deque[tuple[Job, Any]] = deque()
+        self.answers: deque[tuple[Job, Any]] = deque()
         self.archive, self.digest = b"", ""
         self.sandbox = False
         self.on_gpus: set[str] = set()
@@ -342,7 +342,7 @@ class Cluster:
         self.next_look = 0.0
         self.scheduler = ""
         self.client: Any = None
-        self.own: Any = None
+        self.local_cluster: Any = None
         self.pin = False
         _quiet()
         try:
@@ -354,14 +354,14 @@ class Cluster:
 
     # The place.
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether its workers have what a check's `on=` names: one of them for a GPU, all
         for the rest.
         """
         workers = self.workers.values()
-        if what in ("gpu", "bf16"):
-            return any(worker.gpus and (what == "gpu" or what in worker.has) for worker in workers)
-        return what == "own" or all(what in worker.has for worker in workers)
+        if need in ("gpu", "bf16"):
+            return any(worker.gpus and (need == "gpu" or need in worker.has) for worker in workers)
+        return need == "own" or all(need in worker.has for worker in workers)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Do nothing: stations load what they need when they are made."""
@@ -402,7 +402,7 @@ class Cluster:
         self._equip(self.workers)
         return self
 
-    def said(self) -> str:
+    def progress(self) -> str:
         """Return how many workers there are."""
         return f"{len(self.workers)} worker{'s' * (len(self.workers) != 1)}, "
 
@@ -455,14 +455,14 @@ class Cluster:
             self.warn(text.line(str(error)))
             self._take_back(worker)
             return
-        self.given[future.key] = job, worker.address, future
+        self.submitted[future.key] = job, worker.address, future
         future.add_done_callback(self.finished.put)
 
     def result(self) -> tuple[Job, Any]:
         """Wait for a finished job; return it with its answer, or with the exception that it
         raised.
         """
-        while not self.done:
+        while not self.answers:
             self._look()
             if not self.workers:
                 self._await_workers()
@@ -470,7 +470,7 @@ class Cluster:
                 self.submit(self.homeless.popleft())
             with contextlib.suppress(queue.Empty):
                 self._receive(self.finished.get(timeout=LOOK_SECONDS))
-        return self.done.popleft()
+        return self.answers.popleft()
 
     def close(self) -> None:
         """End what stations started, forget running jobs, and leave the cluster; end it if it is
@@ -480,7 +480,7 @@ class Cluster:
         if client is not None:
             with contextlib.suppress(Exception):  # whatever is gone needs no end
                 if client.status == "running" and self.digest:
-                    client.cancel([future for _, _, future in self.given.values()], force=True)
+                    client.cancel([future for _, _, future in self.submitted.values()], force=True)
                     client.sync(
                         client.run,
                         rest,
@@ -490,27 +490,27 @@ class Cluster:
                     )
             with contextlib.suppress(Exception):
                 client.close(timeout=2)
-        self.given.clear()
-        if self.own is not None:
+        self.submitted.clear()
+        if self.local_cluster is not None:
             with contextlib.suppress(Exception):
-                self.own.close(timeout=FETCH_SECONDS)
-            self.own = None
+                self.local_cluster.close(timeout=FETCH_SECONDS)
+            self.local_cluster = None
 
     # Answers.
 
     def _receive(self, future: Any) -> None:
         from distributed import KilledWorker
 
-        if future.key not in self.given:
+        if future.key not in self.submitted:
             return  # of a job that has gone to another worker since
-        job, address, _ = self.given[future.key]
+        job, address, _ = self.submitted[future.key]
         worker = self.workers.get(address)
         try:
-            told = json.loads(future.result(timeout=FETCH_SECONDS))
-            if told.get("absent"):  # the station was ended: its worker is added again
+            reply = json.loads(future.result(timeout=FETCH_SECONDS))
+            if reply.get("absent"):  # the station was ended: its worker is added again
                 self._take_back(worker)
                 return
-            answer = _answer(told)
+            answer = _answer(reply)
         except KilledWorker:
             self._lost(worker)
             return
@@ -523,10 +523,10 @@ class Cluster:
             return
         except Exception as error:
             answer = RuntimeError(text.line(f"{type(error).__name__}: {error}"))
-        del self.given[future.key]
+        del self.submitted[future.key]
         if worker:
             worker.jobs.remove(job)
-        self.done.append((job, answer))
+        self.answers.append((job, answer))
 
     def _lost(self, worker: _Worker | None) -> None:
         """Forget a lost worker: only a running job can have ended it."""
@@ -534,7 +534,7 @@ class Cluster:
             return
         for _ in range(min(worker.threads, len(worker.jobs))):
             job = worker.jobs.popleft()
-            self.done.append((job, WorkerDied("the worker that was grading it is gone")))
+            self.answers.append((job, WorkerDied("the worker that was grading it is gone")))
         self._take_back(worker)
 
     def _take_back(self, worker: _Worker | None) -> None:
@@ -543,8 +543,8 @@ class Cluster:
             return
         self.workers.pop(worker.address, None)
         self.homeless.extend(worker.jobs)
-        mine = [key for key, (_, address, _) in self.given.items() if address == worker.address]
-        futures = [self.given.pop(key)[2] for key in mine]
+        keys = [key for key, (_, address, _) in self.submitted.items() if address == worker.address]
+        futures = [self.submitted.pop(key)[2] for key in keys]
         with contextlib.suppress(Exception):  # the scheduler may be gone with it
             self.client.cancel(futures, force=True, asynchronous=False)
 
@@ -570,8 +570,8 @@ class Cluster:
         for address in set(self.workers) - set(known["workers"]):
             self._lost(self.workers[address])
         new = {
-            address: told
-            for address, told in known["workers"].items()
+            address: description
+            for address, description in known["workers"].items()
             if address not in self.workers
         }
         if new:
@@ -580,19 +580,19 @@ class Cluster:
     def _welcome(self, new: dict[str, Any]) -> None:
         """Add workers, after checking each."""
         faults, welcome = [], {}
-        for address, found in self._run(new, facts, self.sandbox).items():
-            if isinstance(found, ModuleNotFoundError):
+        for address, info in self._run(new, facts, self.sandbox).items():
+            if isinstance(info, ModuleNotFoundError):
                 faults.append(
-                    f"The worker {address} cannot import {found.name}: install this course's "
+                    f"The worker {address} cannot import {info.name}: install this course's "
                     "autograder there."
                 )
                 continue
-            if isinstance(found, Exception):  # it is gone, or will be found by the next look
+            if isinstance(info, Exception):  # it is gone, or will be found by the next look
                 continue
-            said = f"{address} on {found['host']}"
-            faults += [f"The worker {said} {fault}" for fault in _faults(found)]
+            label = f"{address} on {info['host']}"
+            faults += [f"The worker {label} {fault}" for fault in _faults(info)]
             gpus = int((new[address].get("resources") or {}).get(GPU, 0))
-            welcome[address] = _Worker(address, said, found["threads"], gpus, found["has"])
+            welcome[address] = _Worker(address, label, info["threads"], gpus, info["has"])
         if faults:
             more = (
                 f" ({len(faults) - 1} more such problem{'s' * (len(faults) > 2)})"
@@ -606,24 +606,24 @@ class Cluster:
 
     def _equip(self, workers: dict[str, _Worker]) -> dict[str, _Worker]:
         """Let each of these workers make its station; return those that did."""
-        told = self._run(workers, equip, self.digest, None, self.pin)
+        replies = self._run(workers, equip, self.digest, None, self.pin)
         lacking = [
             address
-            for address, found in told.items()
-            if isinstance(found, dict) and found.get("needs")
+            for address, reply in replies.items()
+            if isinstance(reply, dict) and reply.get("needs")
         ]
-        told.update(self._run(lacking, equip, self.digest, self.archive, self.pin))
+        replies.update(self._run(lacking, equip, self.digest, self.archive, self.pin))
         equipped = {}
-        for address, found in told.items():
-            said = workers[address].said
-            if isinstance(found, OSError):
+        for address, reply in replies.items():
+            label = workers[address].label
+            if isinstance(reply, OSError):
                 continue  # gone meanwhile
-            if isinstance(found, Exception):
-                raise UserError(f"The worker {said} cannot grade: {text.line(str(found))}")
-            if found.get("fault"):
-                raise UserError(f"The worker {said} cannot grade: {found['fault']}.")
-            for line in found.get("unusable", ()):
-                self.warn(f"On the worker {said}: {line}")
+            if isinstance(reply, Exception):
+                raise UserError(f"The worker {label} cannot grade: {text.line(str(reply))}")
+            if reply.get("fault"):
+                raise UserError(f"The worker {label} cannot grade: {reply['fault']}.")
+            for line in reply.get("unusable", ()):
+                self.warn(f"On the worker {label}: {line}")
             equipped[address] = workers[address]
         return equipped
 
@@ -636,10 +636,10 @@ class Cluster:
         addresses = list(workers)
         if not addresses:
             return {}
-        found: dict[str, Any] = self.client.run(
+        results: dict[str, Any] = self.client.run(
             function, *arguments, workers=addresses, on_error="return"
         )
-        return found
+        return results
 
     def _await_workers(self) -> None:
         """Wait for a worker; raise `UserError` if none connects."""
@@ -647,22 +647,25 @@ class Cluster:
         from dask.utils import parse_timedelta
 
         patience = parse_timedelta(dask.config.get(PATIENCE, MOST_PATIENCE))
-        deadline, told = time.monotonic() + patience, False
+        deadline, warned = time.monotonic() + patience, False
         while True:
             self._look(now=True)
             if self.workers:
                 return
-            if not told:
+            if not warned:
                 self.warn(
                     f"There is no worker at {self.address}; waiting up to {patience:g} s for one."
                 )
-                told = True
+                warned = True
             if time.monotonic() > deadline:
                 raise UserError(
                     f"No worker connected to the scheduler at {self.address} in {patience:g} "
                     f"seconds. Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
-            if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
+            if (
+                self.local_cluster is not None
+                and time.monotonic() > deadline - patience + OWN_SECONDS
+            ):
                 self._renew()  # Dask restarts them, but gives up on one that dies while it starts
             time.sleep(0.3)
 
@@ -688,7 +691,7 @@ class Cluster:
             self.pin = count >= cores.count()
             dask.config.set(LEANER)
             with backends.deaf():
-                target = self.own = LocalCluster(
+                target = self.local_cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
                     dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
                 )  # fmt: skip
@@ -730,40 +733,40 @@ class Cluster:
         with contextlib.suppress(Exception):
             self.client.close(timeout=1)
         self.client = None
-        if self.own is not None:
+        if self.local_cluster is not None:
             with contextlib.suppress(Exception):
-                self.own.close(timeout=FETCH_SECONDS)
-            self.own = None
+                self.local_cluster.close(timeout=FETCH_SECONDS)
+            self.local_cluster = None
         self._connect()
         self.next_look = 0
 
 
-def _answer(told: dict[str, Any]) -> Any:
+def _answer(reply: dict[str, Any]) -> Any:
     """Return an answer in the batch's own types; raise an error if it is not valid."""
-    if "outcome" in told:
-        return CODEC.structure(told["outcome"], Outcome)
-    if "page" in told:
-        page, seconds = told["page"]
+    if "outcome" in reply:
+        return CODEC.structure(reply["outcome"], Outcome)
+    if "page" in reply:
+        page, seconds = reply["page"]
         return CODEC.structure(page, str), CODEC.structure(seconds, float)
-    if "overran" in told:
-        return JudgeOverran(str(told["overran"]))
-    return WorkerDied(str(told["died"])) if "died" in told else RuntimeError(str(told["error"]))
+    if "overran" in reply:
+        return JudgeOverran(str(reply["overran"]))
+    return WorkerDied(str(reply["died"])) if "died" in reply else RuntimeError(str(reply["error"]))
 
 
-def _faults(found: dict[str, Any]) -> Iterator[str]:
+def _faults(info: dict[str, Any]) -> Iterator[str]:
     """Yield the reasons why a worker must not grade."""
     here = versions()
-    for name in sorted({*here, *found["versions"]}):
-        there = found["versions"].get(name)
+    for name in sorted({*here, *info["versions"]}):
+        there = info["versions"].get(name)
         if there != here.get(name):
             theirs = f"{name} {there}" if there else f"no {name}"
             yield (
                 f"has {theirs}, but here it is {here.get(name, 'not installed')}: "
                 "grades depend on it. Install the same on both, and restart the worker."
             )
-    if found["lacks"]:
+    if info["lacks"]:
         yield (
-            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that "
+            f"cannot isolate submissions: {'; '.join(info['lacks'])}. Fix that or stop that "
             "worker, or grade at your own risk with --no-sandbox."
         )
 

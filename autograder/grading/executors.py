@@ -40,7 +40,7 @@ class Executor(Protocol):
     option: str
     """Its name, and the extra option that `grade` needs for it."""
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether it has what a check's `on=` names."""
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class Executor(Protocol):
     def backend(self, jobs: int) -> backends.Backend:
         """Return the backend, for so many jobs at one time where it leaves that open."""
 
-    def said(self) -> str:
+    def progress(self) -> str:
         """Return an addition to the progress line."""
 
     def close(self) -> None:
@@ -74,9 +74,9 @@ class LocalExecutor:
     def __init__(self) -> None:
         self.pool: GuestPool | None = None
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether this machine has what a check's `on=` names."""
-        return machine.has(what)
+        return machine.has(need)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Let the fork server load what workers need."""
@@ -114,7 +114,7 @@ class LocalExecutor:
         """Return worker processes of this machine."""
         return backends.Local(jobs, self.setting, self.pool)
 
-    def said(self) -> str:
+    def progress(self) -> str:
         """Return nothing: the caller knows the number of simultaneous jobs."""
         return ""
 
@@ -132,19 +132,19 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
     and the sandbox refuses, a version of Triton that kernels cannot be watched with. What does not
     work on a GPU is tried without.
     """
-    wanted, found = setting.wants(), dict[str, str]()
+    wanted, faults = setting.wants(), dict[str, str]()
     if setting.uses_gpu():
-        found = _trials(
-            setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]]
+        faults = _trials(
+            setting, ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]]
         )
-        if found["gpu"]:
-            found = dict.fromkeys(("gpu", "bf16"), found["gpu"])
-            setting = dataclasses.replace(setting, faults=tuple(found.items()))
+        if faults["gpu"]:
+            faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
+            setting = dataclasses.replace(setting, faults=tuple(faults.items()))
     else:
-        wanted = [what for what in wanted if what not in ("gpu", "bf16")]
-    rest = [what for what in wanted if what not in found and machine.has(what)]
-    found.update(_trials(setting, rest) if rest else {})
-    return dataclasses.replace(setting, faults=tuple(found.items()))
+        wanted = [need for need in wanted if need not in ("gpu", "bf16")]
+    rest = [need for need in wanted if need not in faults and machine.has(need)]
+    faults.update(_trials(setting, rest) if rest else {})
+    return dataclasses.replace(setting, faults=tuple(faults.items()))
 
 
 def unusable(setting: WorkerConfig) -> list[str]:
@@ -152,33 +152,33 @@ def unusable(setting: WorkerConfig) -> list[str]:
     guests.
     """
     reasons: dict[str, list[str]] = {}
-    for what, reason in setting.faults:
+    for need, reason in setting.faults:
         if reason:
-            reasons.setdefault(reason, []).append(what)
+            reasons.setdefault(reason, []).append(need)
     for names in reasons.values():
         if "gpu" in names:  # without it, there is no more to say of what computes on it
-            names[:] = [what for what in names if what != "bf16"]
+            names[:] = [need for need in names if need != "bf16"]
     return [UNUSABLE.format(what=named(names), reason=reason) for reason, names in reasons.items()]
 
 
 def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     """Let a guest try all these; return for each why it does not work there, or "" if it does."""
-    found: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     guests = setting.bare_guests()
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
     fault = "it ended without answering"
     try:
-        guests.guest().request({"op": "cell"}, [cell.encode()], on_output=found.append)
+        guests.guest().request({"op": "cell"}, [cell.encode()], on_output=outputs.append)
     except (Ended, RuntimeError) as error:
         fault = str(error)
     finally:
         guests.close()
-    told = dict[str, str]()
-    for line in "".join(output.get("text", "") for output in found).splitlines():
+    reasons = dict[str, str]()
+    for line in "".join(output.get("text", "") for output in outputs).splitlines():
         with contextlib.suppress(ValueError, TypeError):  # Triton and drivers print what they like
-            what, reason = json.loads(line)
-            told[what] = text.line(str(reason), MOST_FAULT)
-    fault = next(
-        (f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault
-    )
-    return {what: told.get(what, text.line(fault, MOST_FAULT)) for what in wanted}
+            need, reason = json.loads(line)
+            reasons[need] = text.line(str(reason), MOST_FAULT)
+    errors = [output for output in outputs if "evalue" in output]
+    if errors:
+        fault = f"{errors[0]['ename']}: {errors[0]['evalue']}"
+    return {need: reasons.get(need, text.line(fault, MOST_FAULT)) for need in wanted}

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder.checking import Report, Result, Status, Subject, placed, show
+from autograder.checking import Report, Result, Status, Subject, show, use_host
 from autograder.checking.diagnosis import alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
@@ -49,7 +49,7 @@ CUT = (
 
 
 @dataclass
-class Made:
+class RecordedCall:
     """One call of the function under test: its arguments as drawn, and the outcome.
 
     `what` names the method called on a module that it made, such as "forward".
@@ -68,7 +68,7 @@ class Explained:
     """
 
     result: Result
-    calls: list[Made] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     failure: Failed | None = None
     alike: list[str] = field(default_factory=list)
 
@@ -91,12 +91,12 @@ class Recording(Subject):
     drawn: list[tuple[Any, ...]]
 
     def call(
-        self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False
+        self, arguments: Any, function: Any = None, method: str = "", must_raise: bool = False
     ) -> Call:
         """Make a call, and write its arguments down before."""
         twins: dict[int, Any] = {}
         self.drawn.append(tuple(twin(argument, twins) for argument in arguments))
-        return super().call(arguments, function, what, must_raise)
+        return super().call(arguments, function, method, must_raise)
 
 
 class Explaining(Judge):
@@ -120,7 +120,7 @@ class Explaining(Judge):
     def __init__(self, judge: Judge, released: Notebook, wanted: str = ""):
         super().__init__(judge.exercise, judge.limits)
         self.released, self.wanted = released, wanted
-        self.found: list[Explanation] = []
+        self.explanations: list[Explanation] = []
         self.names_known: list[str] = []
 
     def check(self, cell: Cell, guest: Guest) -> Checked:
@@ -129,7 +129,7 @@ class Explaining(Judge):
         checks = getattr(sys.modules.get("checks"), "suite", None)
         if checked.report is not None and checks is not None:
             subject = checked.report.subject
-            self.names_known += [subject, *(check.__name__ for check in checks.of(subject))]
+            self.names_known += [subject, *(check.__name__ for check in checks.checks_of(subject))]
             explained = [
                 self._explained(result, checked.report, checks, guest)
                 for result in checked.report.results
@@ -140,33 +140,37 @@ class Explaining(Judge):
                     _parameters(self.released, subject, method)
                     for method in ("__init__", "forward")
                 )
-                self.found.append(Explanation(checked.report, next(names), explained, next(names)))
+                self.explanations.append(
+                    Explanation(checked.report, next(names), explained, next(names))
+                )
         return checked
 
     def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
         explained = Explained(result)
         if result.status in (Status.BLOCKED, Status.UNVERIFIED) or guest.ended:
             return explained
-        check = next(check for check in checks.of(report.subject) if check.__name__ == result.name)
+        check = next(
+            check for check in checks.checks_of(report.subject) if check.__name__ == result.name
+        )
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing
         # else.
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(Exception))
-            stack.enter_context(placed(self))
+            stack.enter_context(use_host(self))
             stack.enter_context(checks.with_answers(report.instead, self))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            made = run_check(check, recording, report.seed)
-            calls, explained.failure, _seconds = made
+            attempt = run_check(check, recording, report.seed)
+            calls, explained.failure, _seconds = attempt
             explained.calls = [
-                Made(arguments, call.result, call.error, call.what)
+                RecordedCall(arguments, call.result, call.error, call.method)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
             ]
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if alike(check, wrong, report.seed, made)
+                if alike(check, wrong, report.seed, attempt)
             ]
         return explained
 
@@ -179,12 +183,12 @@ def _parameters(released: Notebook, subject: str, method: str = "__init__") -> l
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    made = [
+                    methods = [
                         part
                         for part in node.body
                         if isinstance(part, ast.FunctionDef) and part.name == method
                     ]
-                    maker = made[0] if isinstance(node, ast.ClassDef) and made else node
+                    maker = methods[0] if isinstance(node, ast.ClassDef) and methods else node
                     if isinstance(maker, ast.FunctionDef):
                         return [
                             parameter.arg
@@ -281,18 +285,18 @@ class Explainer:
         outcome = self.single.grade(on_cell)
         if str(outcome.reason):
             self.notes.append(str(outcome.reason))
-        if not self.judge.found:
+        if not self.judge.explanations:
             known = list(dict.fromkeys(self.judge.names_known))
             if self.wanted and known:
                 raise UserError(
                     f"No check and no function is called {self.wanted!r}; there are: "
                     f"{', '.join(known)}."
                 )
-            said = " ".join(self.notes)
+            notes = " ".join(self.notes)
             raise UserError(
-                f"There is nothing to explain: no check of the course ran. {said}".strip()
+                f"There is nothing to explain: no check of the course ran. {notes}".strip()
             )
-        return self.judge.found
+        return self.judge.explanations
 
     def __enter__(self) -> "Explainer":
         return self
@@ -381,7 +385,9 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield "    no listed answer does the same here", "cyan"
 
 
-def _of_call(explanation: Explanation, call: Made, number: str) -> Iterator[tuple[str, str]]:
+def _of_call(
+    explanation: Explanation, call: RecordedCall, number: str
+) -> Iterator[tuple[str, str]]:
     yield f"    {number}", "bold"
     for place, value in enumerate(call.arguments):
         names = explanation.forward if call.what else explanation.parameters

@@ -49,8 +49,8 @@ def encoding_of(data: bytes) -> str:
         return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    found = json.detect_encoding(data[:4]) if data[:1] in (b"{", b"\0") else "utf-8"
-    return "utf-8-sig" if found == "utf-8" else found
+    detected = json.detect_encoding(data[:4]) if data[:1] in (b"{", b"\0") else "utf-8"
+    return "utf-8-sig" if detected == "utf-8" else detected
 
 
 def read_as(data: bytes | None, name: str) -> list[Message]:
@@ -102,10 +102,10 @@ def features(data: bytes, wanted: Features | None = None) -> Features:
     trusts nothing.
     """
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
-    found = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
+    matches = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
     ids, subjects = (
-        frozenset(one for one in ones if wanted is None or one in wanted[at])
-        for at, ones in enumerate(found)
+        frozenset(mark for mark in ones if wanted is None or mark in wanted[at])
+        for at, ones in enumerate(matches)
     )
     return ids, subjects
 
@@ -118,16 +118,16 @@ def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
     there, and most of another one is.
     """
     wanted = (
-        frozenset().union(*(own[0] for own in known.values())),
-        frozenset().union(*(own[1] for own in known.values())),
+        frozenset().union(*(marks[0] for marks in known.values())),
+        frozenset().union(*(marks[1] for marks in known.values())),
     )
-    found = features(data, wanted)
+    present = features(data, wanted)
     shares = dict.fromkeys(known, 0.0)
-    for exercise, own in known.items():
-        others = [theirs for other, theirs in known.items() if other != exercise]
+    for exercise, marks in known.items():
+        others = [other_marks for other, other_marks in known.items() if other != exercise]
         for at in (0, 1):
-            alone = own[at].difference(*(theirs[at] for theirs in others))
-            shares[exercise] = max(shares[exercise], len(found[at] & alone) / max(len(alone), 1))
+            alone = marks[at].difference(*(other_marks[at] for other_marks in others))
+            shares[exercise] = max(shares[exercise], len(present[at] & alone) / max(len(alone), 1))
     ranked = sorted(((share, exercise) for exercise, share in shares.items()), reverse=True)
     ranked += [(0.0, "")] * 2
     (most, best), (second, _) = ranked[:2]

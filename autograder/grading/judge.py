@@ -152,7 +152,7 @@ class Judge:
                 raise Fault(
                     f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}"
                 ) from error
-            checked.error = _said_of(error, str(cell.id))
+            checked.error = _message_of(error, str(cell.id))
             self._print(str(checked.error))
         self._flush()
         checked.ended = guest.ended
@@ -162,7 +162,7 @@ class Judge:
         """Run a check cell's code; return what its last line evaluates to."""
         body, last = _parsed(cell.source, str(cell.id))
         with contextlib.ExitStack() as stack:
-            stack.enter_context(checking.placed(self))
+            stack.enter_context(checking.use_host(self))
             stack.enter_context(contextlib.redirect_stdout(self.printed))
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
@@ -320,10 +320,10 @@ def _read_checks_from(released: Path) -> None:
             del sys.modules[name]
     if folder == _current:
         return
-    mine = _loaded.setdefault(_current, {})
+    modules = _loaded.setdefault(_current, {})
     for name, module in list(sys.modules.items()):
         if _is_in(module, _current):
-            mine[name] = sys.modules.pop(name)
+            modules[name] = sys.modules.pop(name)
     # The folder, and the archive in it that its checks import from.
     others = [path for path in sys.path if not (_current and _below(path, _current))]
     sys.path[:] = [folder, str(released / ARCHIVE), *others]
@@ -368,18 +368,18 @@ def _points(value: Any, most: float) -> float:
     return min(max(points, 0.0), most)
 
 
-def _said_of(error: Exception, name: str) -> Message:
+def _message_of(error: Exception, name: str) -> Message:
     """Return the message to the student about an exception in a check cell: the error, and its
     line.
     """
-    place = 0
+    line_number = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:
-            place = frame.lineno or 0
+            line_number = frame.lineno or 0
     message = text.block(str(error), MOST_PIECE)
-    what = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    error_text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return (
-        Message("{what} (line {line} of the check)", what=what, line=place)
-        if place
-        else Message("{what}", what=what)
+        Message("{what} (line {line} of the check)", what=error_text, line=line_number)
+        if line_number
+        else Message("{what}", what=error_text)
     )

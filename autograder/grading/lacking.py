@@ -71,9 +71,9 @@ class Lacking:
         if known or (len(self.packages) < MOST_NOTES and _is_lacking(package)):
             self._enter(self.packages, _cut(package), cell)
 
-    def _enter(self, entries: dict[str, list[str]], what: str, cell: str) -> None:
-        if what in entries or len(entries) < MOST_NOTES:
-            cells = entries.setdefault(what, [])
+    def _enter(self, entries: dict[str, list[str]], name: str, cell: str) -> None:
+        if name in entries or len(entries) < MOST_NOTES:
+            cells = entries.setdefault(name, [])
             if cell not in cells and len(cells) < MOST_CELLS:
                 cells.append(cell)
 

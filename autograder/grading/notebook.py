@@ -143,7 +143,7 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
     but its texts.
     """
     released: Notebook = nbformat.read(exercise.notebook, as_version=4)
-    found = {"": released}
+    editions = {"": released}
     for path in exercise.editions:
         texts = nbformat.read(path, as_version=4)
         by_id = {cell.id: cell.source for cell in texts.cells}
@@ -152,26 +152,26 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
         for cell in edition.cells:
             if _is_text(cell):
                 cell.source = by_id.get(cell.id, cell.source)
-        found[words.language_of(texts)] = edition
-    return found
+        editions[words.language_of(texts)] = edition
+    return editions
 
 
 def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
     """Tell whether a file is an exercise in which no answer was written, or cannot be read."""
     if data is None:
         return True
-    given = _given_answers(exercise.notebook, exercise.notebook.stat().st_mtime_ns)
-    functions = {name for cell in given.values() for name in defined_in(cell)}
+    answers = _given_answers(exercise.notebook, exercise.notebook.stat().st_mtime_ns)
+    functions = {name for cell in answers.values() for name in defined_in(cell)}
     try:
         cells = parse(data, "").cells
     except Malformed:
         return False
     for cell in cells:
-        as_given = given.get(grade_id(cell) or "")
+        as_given = answers.get(grade_id(cell) or "")
         if is_answer(cell) and (as_given is None or as_given.source != cell.source):
             return False
         elsewhere = not marks(cell) and defined_in(cell) & functions
-        if elsewhere and all(other.source != cell.source for other in given.values()):
+        if elsewhere and all(other.source != cell.source for other in answers.values()):
             return False
     return True
 
@@ -218,11 +218,11 @@ def restore(
         altered code the lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
-    given, added = _sorted_out(submitted, released, result.repairs)
+    by_key, added = _sorted_out(submitted, released, result.repairs)
     cells = [_plain(cell) for cell in added.pop(None, [])]
     for original in released.cells:
         key = _key(original)
-        cells.append(_restored(original, given.get(key), result))
+        cells.append(_restored(original, by_key.get(key), result))
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
     result.repairs = _gathered(result.repairs)
@@ -238,12 +238,13 @@ def _gathered(repairs: list[Message]) -> list[Message]:
     alike: dict[str, dict[str, Message]] = {}
     for message in repairs:
         alike.setdefault(message.text, {})[str(message.values["cell"])] = message
-    return [
-        Message(MANY[text], cells=", ".join(found))
-        if len(found) > 1
-        else next(iter(found.values()))
-        for text, found in alike.items()
-    ]
+    sentences = []
+    for template, by_cell in alike.items():
+        if len(by_cell) > 1:
+            sentences.append(Message(MANY[template], cells=", ".join(by_cell)))
+        else:
+            sentences += by_cell.values()
+    return sentences
 
 
 def _key(cell: Cell) -> str:
@@ -257,22 +258,22 @@ def _sorted_out(
     they follow.
     """
     locked = {_key(cell) for cell in released.cells if grade_id(cell) and not is_answer(cell)}
-    given: dict[str, Cell] = {}
+    by_key: dict[str, Cell] = {}
     added: dict[str | None, list[Cell]] = {}
     last: str | None = None
     for cell, key in zip(submitted.cells, _keys(submitted, released), strict=True):
         if key is None:
             added.setdefault(last, []).append(cell)
-        elif key not in given:
-            given[key], last = cell, key
+        elif key not in by_key:
+            by_key[key], last = cell, key
         elif key in locked:
             repairs.append(Message(TWICE, cell=key))
         else:  # as in the student's own notebook, the copy runs where it stands
             added.setdefault(last, []).append(cell)
-    return given, added
+    return by_key, added
 
 
-def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
+def _restored(original: Cell, submitted: Cell | None, result: Restored) -> Cell:
     """Return a released cell with what a student may have written in it; note what had to be
     repaired.
     """
@@ -281,46 +282,53 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
         result.as_released.add(cell.id)
     if is_code(cell):
         cell.outputs, cell.execution_count = [], None
-    if given is None:
+    if submitted is None:
         if grade_id(cell) and not is_skipped(cell):  # an older release may have had none
             result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
         # what the student wrote for it may stand elsewhere, and must not be undone
         if is_answer(cell):
             cell.source = ""
     elif is_answer(cell) or not grade_id(cell):
-        attached = "attachments" in given and cell.cell_type == "markdown"
-        if given.source == cell.source and not attached:
+        attached = "attachments" in submitted and cell.cell_type == "markdown"
+        if submitted.source == cell.source and not attached:
             result.as_released.add(cell.id)
-        cell.source = given.source
+        cell.source = submitted.source
         if attached:
-            cell.attachments = given.attachments
+            cell.attachments = submitted.attachments
     else:
-        changed = _changed(cell, given)
+        changed = _changed(cell, submitted)
         if changed:
-            older = not _is_text(cell) and _was_released(given)
-            said = TEXT if _is_text(cell) else OLDER if older else CHANGED
-            result.repairs.append(Message(said, cell=grade_id(cell)))
-            if said == CHANGED:
+            if _is_text(cell):
+                sentence = TEXT
+            elif _was_released(submitted):
+                sentence = OLDER
+            else:
+                sentence = CHANGED
+            result.repairs.append(Message(sentence, cell=grade_id(cell)))
+            if sentence == CHANGED:
                 result.evidence.append(changed)
     return cell
 
 
-def _was_released(given: Cell) -> bool:
+def _was_released(cell: Cell) -> bool:
     """Tell whether a locked cell is as nbgrader gave it out in some release: its checksum is that
     of what it says.
 
     It decides nothing: such a cell is replaced all the same. But it was not its student who changed
     it.
     """
-    said = marks(given)
+    metadata = marks(cell)
     try:
-        parts = [given.source.replace("\r\n", "\n"), given.cell_type]
-        parts += [str(bool(said[name])) for name in ("grade", "solution", "locked")]
-        parts += [said["grade_id"], *([str(float(said["points"]))] if said["grade"] else [])]
-        found = hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+        parts = [cell.source.replace("\r\n", "\n"), cell.cell_type]
+        parts += [str(bool(metadata[name])) for name in ("grade", "solution", "locked")]
+        parts.append(metadata["grade_id"])
+        if metadata["grade"]:
+            parts.append(str(float(metadata["points"])))
+        checksum = hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
-    return bool(said["locked"] and not said["solution"] and found == said.get("checksum"))
+    is_locked_cell = metadata["locked"] and not metadata["solution"]
+    return bool(is_locked_cell and checksum == metadata.get("checksum"))
 
 
 def _is_text(cell: Cell) -> bool:
@@ -340,8 +348,8 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
         grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", ""))
         for cell in submitted.cells
     ]
-    there = set(keys)
-    missing = {_key(cell): cell for cell in released.cells if _key(cell) not in there}
+    present = set(keys)
+    missing = {_key(cell): cell for cell in released.cells if _key(cell) not in present}
     _find_by_text(submitted, keys, missing)
     _find_by_place(submitted, released, keys, missing)
     return keys
@@ -352,13 +360,13 @@ def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str
     for place, cell in enumerate(submitted.cells):
         if keys[place] is None:
             words = without_language(cell.source).strip()
-            found = next(
+            match = next(
                 (key for key, other in missing.items() if words and other.source.strip() == words),
                 None,
             )
-            if found:
-                keys[place] = found
-                del missing[found]
+            if match:
+                keys[place] = match
+                del missing[match]
 
 
 def _find_by_place(
@@ -373,43 +381,42 @@ def _find_by_place(
         after = order.index(before) + 1
         if after < len(order) and order[after] in missing:
             other = missing[order[after]]
-            if is_locked(other) and is_code(
-                other
-            ):  # what else stands there is its student's own, and no change of it
+            # Where a locked cell of code was, another cell is the student's, and no change of it.
+            if is_locked(other) and is_code(other):
                 continue
             if other.cell_type == cell.cell_type and defined_in(other) <= defined_in(cell):
                 keys[place] = order[after]
                 del missing[order[after]]
 
 
-def _changed(locked: Cell, given: Cell) -> str:
+def _changed(locked: Cell, submitted: Cell) -> str:
     """Return the lines in which a locked cell was changed, as a diff; an empty string if it says
     the same.
     """
     lines = []
-    theirs = marks(given)
-    for name in ("points", "grade", "locked", "solution") if theirs else ():
-        ours = marks(locked).get(name)
-        if name in theirs and theirs[name] != ours:
-            lines += [f"-{name}: {ours}", f"+{name}: {text.line(str(theirs[name]), 200)}"]
-    if not _same_code(locked, given):
-        after = text.block(given.source, MOST_DIFF).splitlines()
+    metadata = marks(submitted)
+    for name in ("points", "grade", "locked", "solution") if metadata else ():
+        expected = marks(locked).get(name)
+        if name in metadata and metadata[name] != expected:
+            lines += [f"-{name}: {expected}", f"+{name}: {text.line(str(metadata[name]), 200)}"]
+    if not _same_code(locked, submitted):
+        after = text.block(submitted.source, MOST_DIFF).splitlines()
         diff = difflib.unified_diff(locked.source.splitlines(), after, lineterm="", n=0)
         lines += [line[:500] for line in diff if not line.startswith(("---", "+++", "@@"))]
     return "\n".join([f"{grade_id(locked)}:", *lines[:MOST_DIFF_LINES]]) if lines else ""
 
 
-def _same_code(locked: Cell, given: Cell) -> bool:
+def _same_code(locked: Cell, submitted: Cell) -> bool:
     """Tell whether two cells have the same code, apart from layout, docstrings and the language
     of the feedback.
     """
-    ours, theirs = without_language(locked.source), without_language(given.source)
-    if ours.split() == theirs.split():
+    before, after = without_language(locked.source), without_language(submitted.source)
+    if before.split() == after.split():
         return True
-    if len(given.source) > MOST_CODE:
+    if len(submitted.source) > MOST_CODE:
         return False
     try:
-        return _bare(ours) == _bare(theirs)
+        return _bare(before) == _bare(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 

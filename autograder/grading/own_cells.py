@@ -76,19 +76,18 @@ def elsewhere(
     has, its definition, and what this uses of cells below, is written into the given cell as well,
     so that all checks see the same.
     """
-    given = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
+    answers = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
     empty = {
-        place: defined_in(given[grade_id(cell)])
+        place: defined_in(answers[grade_id(cell)])
         for place, cell in enumerate(cells)
-        if grade_id(cell) in given
-        and cell.source.strip() in ("", given[grade_id(cell)].source.strip())
+        if grade_id(cell) in answers
+        and cell.source.strip() in ("", answers[grade_id(cell)].source.strip())
     }
     names = set[str]().union(*empty.values())
     if not names:
         return []
-    theirs = _Theirs(
-        cells, [place for place in _own(cells, as_released) if place not in empty], names, beside
-    )
+    written = [place for place in _student_cells(cells, as_released) if place not in empty]
+    code = _StudentCode(cells, written, names, beside)
     counted = []
     for place, wanted in empty.items():
         cell = cells[place]
@@ -97,12 +96,12 @@ def elsewhere(
             (at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells)
         )
         for name in sorted(wanted):
-            where = theirs.defining[name]
-            if not where or any(place < at < check for at in where):
+            positions = code.defining[name]
+            if not positions or any(place < at < check for at in positions):
                 continue
             stub = _Code(cell.source).without(name)
-            if where[0] > check:
-                texts = theirs.with_what_it_uses(name, place)
+            if positions[0] > check:
+                texts = code.with_what_it_uses(name, place)
                 stub = "\n\n".join([*texts, stub])
                 as_released.discard(cell.id)
             cell.source = stub.strip("\n")
@@ -110,17 +109,17 @@ def elsewhere(
     return [Message(ELSEWHERE, names=", ".join(counted))] if counted else []
 
 
-def _own(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
+def _student_cells(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
     """Yield the places of the cells of code that a student wrote: of so many, the shortest
     first, as are read.
     """
     room = MOST_CODE
-    own = [
+    positions = [
         at
         for at, cell in enumerate(cells)
         if is_code(cell) and not is_locked(cell) and cell.id not in as_released
     ]
-    for at in sorted(own, key=lambda at: len(cells[at].source)):
+    for at in sorted(positions, key=lambda at: len(cells[at].source)):
         room -= len(cells[at].source)
         if room < 0:
             return
@@ -162,7 +161,7 @@ class _Code:
         return "\n".join(line for number, line in enumerate(self.lines) if number not in gone)
 
 
-class _Theirs:
+class _StudentCode:
     """The code that a student wrote: in which cells a function is defined, and what such a
     definition uses.
 
@@ -202,25 +201,32 @@ class _Theirs:
         has.
         """
         last = self.defining[name][-1]
-        own = [at for at, node in enumerate(self.code[last].body) if name in self._defined_by(node)]
-        chosen, waiting, seen = set[tuple[int, int]](), [(last, own[-1])], set[str]()
+        definitions = [
+            at for at, node in enumerate(self.code[last].body) if name in self._defined_by(node)
+        ]
+        waiting = [(last, definitions[-1])]
+        chosen = set[tuple[int, int]]()
+        seen = set[str]()
         while waiting:
-            here = waiting.pop()
-            if here in chosen:
+            statement = waiting.pop()
+            if statement in chosen:
                 continue
-            chosen.add(here)
-            used = {node.id for node in ast.walk(self._node(here)) if isinstance(node, ast.Name)}
-            for one in {*used, f"* {here[0]}"} - seen:
-                where = self.setting[one]
-                if where and where[0][0] > place:
-                    waiting += [found for found in where if found[0] == where[-1][0]]
-            seen |= {*used, f"* {here[0]}"}
-        for one in set[str]().union(*(self._set_by(self._node(here), here[0]) for here in chosen)):
-            self.setting[one].insert(0, (place, 0))  # from now on, it stands above
+            chosen.add(statement)
+            nodes = ast.walk(self._node(statement))
+            used = {node.id for node in nodes if isinstance(node, ast.Name)}
+            used.add(f"* {statement[0]}")
+            for used_name in used - seen:
+                setters = self.setting[used_name]
+                if setters and setters[0][0] > place:
+                    waiting += [setter for setter in setters if setter[0] == setters[-1][0]]
+            seen |= used
+        written = [self._set_by(self._node(statement), statement[0]) for statement in chosen]
+        for written_name in set[str]().union(*written):
+            self.setting[written_name].insert(0, (place, 0))  # from now on, it is above
         return [self.code[cell].text(self.code[cell].body[at]) for cell, at in sorted(chosen)]
 
-    def _node(self, here: tuple[int, int]) -> ast.stmt:
-        return self.code[here[0]].body[here[1]]
+    def _node(self, statement: tuple[int, int]) -> ast.stmt:
+        return self.code[statement[0]].body[statement[1]]
 
     def _defined_by(self, node: ast.stmt) -> set[str]:
         """Return the names that a statement makes functions or classes: by hand, or out of a
@@ -229,15 +235,17 @@ class _Theirs:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return {node.name}
         if isinstance(node, ast.ImportFrom) and not node.level:
-            theirs = self._names_of(node.module or "")
-            found = {alias.asname or alias.name for alias in node.names if alias.name in theirs}
-            return found | (theirs if node.names[0].name == "*" else set())
+            module_names = self._names_of(node.module or "")
+            names = {
+                alias.asname or alias.name for alias in node.names if alias.name in module_names
+            }
+            return names | (module_names if node.names[0].name == "*" else set())
         if isinstance(node, ast.Assign):
             value = node.value
-            own = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
-            own = own and bool(self._names_of(value.value.id))  # type: ignore[attr-defined]
+            is_imported = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+            is_imported = is_imported and bool(self._names_of(value.value.id))  # type: ignore[attr-defined]
             known = isinstance(value, ast.Name) and value.id in self.defining
-            if own or known or isinstance(value, ast.Lambda):
+            if is_imported or known or isinstance(value, ast.Lambda):
                 return {target.id for target in node.targets if isinstance(target, ast.Name)}
         return set()
 
@@ -261,15 +269,15 @@ class _Theirs:
             if isinstance(node, (ast.If, ast.Try, ast.Assign, ast.AnnAssign))
             else [node]
         )
-        found = set[str]()
-        for one in inside:
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.add(one.name)
-            elif isinstance(one, (ast.Import, ast.ImportFrom)):
-                found |= {(alias.asname or alias.name).partition(".")[0] for alias in one.names}
-            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                found.add(one.id)
-        return {f"* {place}" if name == "*" else name for name in found}
+        names = set[str]()
+        for part in inside:
+            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(part.name)
+            elif isinstance(part, (ast.Import, ast.ImportFrom)):
+                names |= {(alias.asname or alias.name).partition(".")[0] for alias in part.names}
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                names.add(part.id)
+        return {f"* {place}" if name == "*" else name for name in names}
 
 
 # Code that Python cannot read.
@@ -280,7 +288,7 @@ def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Mes
     conflict markers.
     """
     odd: dict[str, list[Message]] = {}
-    for place in sorted(_own(cells, as_released)):
+    for place in sorted(_student_cells(cells, as_released)):
         cell = cells[place]
         if cell.source.isascii() and not MARK.search(cell.source):
             continue
@@ -290,7 +298,7 @@ def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Mes
                 Message(PLACE, line=fault[1], cell=grade_id(cell) or cell.id)
             )
     return [
-        _said_of(character, joined("{left}, {right}", places[:MOST_PLACES]))
+        _message_of(character, joined("{left}, {right}", places[:MOST_PLACES]))
         for character, places in odd.items()
     ]
 
@@ -304,9 +312,9 @@ def _fault_of(source: str) -> tuple[str, int] | None:
     try:
         _parsed(source)
     except SyntaxError as error:
-        found, mark = ODD_CHARACTER.match(error.msg), MARK.search(source)
-        if found and error.lineno:
-            return chr(int(found[1], 16)), error.lineno
+        odd, mark = ODD_CHARACTER.match(error.msg), MARK.search(source)
+        if odd and error.lineno:
+            return chr(int(odd[1], 16)), error.lineno
         indented = ODD_INDENT.search(source)
         if isinstance(error, IndentationError) and indented:
             return indented[1], source.count("\n", 0, indented.start(1)) + 1
@@ -317,7 +325,7 @@ def _fault_of(source: str) -> tuple[str, int] | None:
     return None
 
 
-def _said_of(character: str, places: Message | str) -> Message:
+def _message_of(character: str, places: Message | str) -> Message:
     if character == "<":
         return Message(IN_CONFLICT, places=places)
     name = unicodedata.name(character, "without a name").lower()

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from autograder.checking.words import Message
-from autograder.course.config import UserError
+from autograder.course.config import STAMP, UserError
 from autograder.grading.submissions import (
     STAMP_MB,
     UNREAD_STAMP,
@@ -18,7 +18,7 @@ AGO = re.compile(r"(\d{1,6}) ?([mhdw])")
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def moment(said: str, now: datetime | None = None) -> datetime:
+def moment(since: str, now: datetime | None = None) -> datetime:
     """Return a given time: a date, with or without a time of day, or how long ago it is.
 
     Without a time zone, it is in this machine's.
@@ -30,21 +30,19 @@ def moment(said: str, now: datetime | None = None) -> datetime:
     """
     now = now or datetime.now().astimezone()
     try:
-        ago = AGO.fullmatch(said.strip())
+        ago = AGO.fullmatch(since.strip())
         if ago:
-            found = now - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+            time = now - timedelta(**{UNITS[ago[2]]: int(ago[1])})
         else:
-            found = datetime.fromisoformat(said.strip()).astimezone()
+            time = datetime.fromisoformat(since.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
         raise UserError(
-            f"--since {text.line(said, 50)} is not a time. Write a date (2026-11-25), a date and "
+            f"--since {text.line(since, 50)} is not a time. Write a date (2026-11-25), a date and "
             "time (2026-11-25T18:00), or how long ago (90m, 2h, 3d or 1w)."
         ) from None
-    if found > now:
-        raise UserError(
-            f"--since {found:%Y-%m-%d %H:%M} is in the future. Give a time in the past."
-        )
-    return found
+    if time > now:
+        raise UserError(f"--since {time:%Y-%m-%d %H:%M} is in the future. Give a time in the past.")
+    return time
 
 
 def handed_in(submission: Submission) -> datetime:
@@ -53,10 +51,10 @@ def handed_in(submission: Submission) -> datetime:
 
     Something unreadable counts as submitted now, so that grading it reports why.
     """
-    raw, _ = read_file(submission.folder / "timestamp.txt", STAMP_MB)
-    told, _ = read_stamp(raw.decode("utf-8", "replace") if raw else None)
-    if told:
-        return told.replace(tzinfo=UTC)
+    raw, _ = read_file(submission.folder / STAMP, STAMP_MB)
+    time, _ = read_stamp(raw.decode("utf-8", "replace") if raw else None)
+    if time:
+        return time.replace(tzinfo=UTC)
     try:
         times = [
             path.lstat().st_mtime for path in notebooks_in(submission.folder, submission.exercise)

@@ -61,22 +61,26 @@ def _sum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def disclosure(own: seeds.Seeds, record: Record, prints: Fingerprints) -> Disclosure | None:
+def disclosure(
+    course_seeds: seeds.Seeds, record: Record, prints: Fingerprints
+) -> Disclosure | None:
     """Return what the page of a grade shows of its draws, once the exercise's key is public.
 
     None while it is secret, if nothing of the submission was run, or if the submission is no longer
     the graded one.
     """
     name = record.assignment
-    if name not in own.revealed or record.kind.ungraded or record.submission != prints.submission:
+    if name not in course_seeds.revealed or record.kind.ungraded:
+        return None
+    if record.submission != prints.submission:
         return None
     return Disclosure(
         assignment=name,
-        key=own.key(name),
-        commitment=seeds.commitment_of(name, own.key(name)),
-        origin=own.origin(name, record.submission, record.seed),
+        key=course_seeds.key(name),
+        commitment=seeds.commitment_of(name, course_seeds.key(name)),
+        origin=course_seeds.origin(name, record.submission, record.seed),
         seed=record.seed,
-        guest_seed=own.guest(name, record.submission, record.seed),
+        guest_seed=course_seeds.guest(name, record.submission, record.seed),
         submission=record.submission,
         notebook=prints.notebook,
         stamp=prints.stamp,
@@ -150,28 +154,32 @@ def reveal(
     from autograder.grades import gradebook
     from autograder.grading.batch import Batch
 
-    if not submitted.is_dir():
-        raise UserError(
-            f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR"
-        )
-    setting = WorkerConfig(str(course.root), (exercise.name,), Limits.configured(course.config))
+    submissions.expect_folder(submitted)
+    setting = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
     with gradebook.opened(course, waiting) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
         writer.set_dates()
         batch = Batch(course, writer, _no_backend, setting)
-        own = batch.seeds
-        found = {one: batch.state(one) for one in submissions.find([exercise], submitted)}
-        if exercise.name not in own.revealed:
+        course_seeds = batch.seeds
+        states = {
+            submission: batch.state(submission)
+            for submission in submissions.find([exercise], submitted)
+        }
+        if exercise.name not in course_seeds.revealed:
             _refuse_early(exercise.name, writer.last_due(exercise.name), undated)
             _refuse_ungraded(
-                exercise.name, [one.student for one, (decided, _) in found.items() if not decided]
+                exercise.name,
+                [submission.student for submission, (decided, _) in states.items() if not decided],
             )
-            own.reveal(exercise.name)
-        kept = [one for one, (_, keeps) in found.items() if keeps]
-        pages = sum(step == "page" for step, _, _ in batch.run(kept))
+            course_seeds.reveal(exercise.name)
+        graded = [submission for submission, (_, keeps) in states.items() if keeps]
+        pages = sum(step == "page" for step, _, _ in batch.run(graded))
     return Revealed(
-        own.key(exercise.name), own.commitment(exercise.name), pages, len(found) - len(kept)
+        course_seeds.key(exercise.name),
+        course_seeds.commitment(exercise.name),
+        pages,
+        len(states) - len(graded),
     )
 
 
@@ -197,9 +205,9 @@ def _refuse_early(name: str, due: datetime | None, undated: bool) -> None:
 
 def _refuse_ungraded(name: str, students: list[str]) -> None:
     if students:
-        some = "1 submission has" if len(students) == 1 else f"{len(students)} submissions have"
+        count = "1 submission has" if len(students) == 1 else f"{len(students)} submissions have"
         raise UserError(
-            f"{some} no grade for {name} yet, or changed since: "
+            f"{count} no grade for {name} yet, or changed since: "
             f"{text.line(', '.join(students[:MOST_NAMED]))}. A seed drawn after the reveal could "
             "not be compared with the published hash. First run: python -m autograder grade "
             f"{name}"
@@ -225,26 +233,26 @@ def read_page(path: Path) -> Disclosure:
             page = file.read(MOST_PAGE)
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.") from None
-    found = disclosed_in(page)
-    if found is None:
+    disclosed = disclosed_in(page)
+    if disclosed is None:
         raise UserError(
             (NOT_REVEALED if 'name="made-of"' in page else NOT_A_PAGE).format(name=name)
         )
     expected = tuple(
-        seeds.seed_for(found.key, purpose, found.submission)
+        seeds.seed_for(disclosed.key, purpose, disclosed.submission)
         for purpose in (seeds.CHECKS, seeds.GUEST)
     )
-    if seeds.commitment_of(found.assignment, found.key) != found.commitment:
+    if seeds.commitment_of(disclosed.assignment, disclosed.key) != disclosed.commitment:
         raise UserError(
             f"{name} contradicts itself: its hash is not the hash of its key. "
             "Download the page again."
         )
-    if found.origin == seeds.Origin.KEY and expected != (found.seed, found.guest_seed):
+    if disclosed.origin == seeds.Origin.KEY and expected != (disclosed.seed, disclosed.guest_seed):
         raise UserError(
             f"{name} contradicts itself: its seed does not follow from its key and its digest. "
             "Download the page again, and if it still says so, show it to your instructor."
         )
-    return found
+    return disclosed
 
 
 def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
@@ -264,37 +272,37 @@ def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
             f"The page is of {other}, but the notebook is of {single.exercise.name}. Name the "
             "right page."
         )
-    unit, said = single.unit, []
+    unit, sentences = single.unit, []
     unit.seed, unit.guest_seed = page.seed, page.guest_seed
     unit.files = {name: data for name, data in unit.files.items() if name in page.files}
     unit.notes = unit.notes if page.files else []
     if _sum(unit.data or b"") != page.notebook:
-        said.append(
+        sentences.append(
             f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different."
         )
     for name, expected in sorted(page.files.items()):
         if name not in unit.files:
-            said.append(
+            sentences.append(
                 f"{text.line(name, 100)} was submitted with the notebook, and is missing "
                 "next to it."
             )
         elif _sum(unit.files[name]) != expected:
-            said.append(
+            sentences.append(
                 f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 "
                 "is different."
             )
     stamp = None if page.stamp is None else page.stamp.encode("utf-8", "replace")
-    if not said and submissions.digest_of(unit.data, stamp, unit.files) != page.submission:
-        said.append(
+    if not sentences and submissions.digest_of(unit.data, stamp, unit.files) != page.submission:
+        sentences.append(
             "The digest on the page is not the one of these files and the time stamp on the page."
         )
     # in place of the released one
     in_place = single.path.resolve().parent == single.exercise.released.resolve()
     if not in_place and page.exercise != seeds.version_of(single.exercise):
-        said.append(
+        sentences.append(
             f"{page.assignment} was graded with another release of the exercise than the one here."
         )
-    return said
+    return sentences
 
 
 def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
@@ -302,10 +310,10 @@ def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
     an outcome.
     """
     graded = {**page.checks, **_in_words(page.points)}
-    here = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
-    for name in dict.fromkeys([*graded, *here]):
-        then, now = graded.get(name, NOT_RUN), here.get(name, NOT_RUN)
-        if then != now or name not in here:
+    local = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
+    for name in dict.fromkeys([*graded, *local]):
+        then, now = graded.get(name, NOT_RUN), local.get(name, NOT_RUN)
+        if then != now or name not in local:
             yield text.line(f"{name.replace('/', ': ', 1)}: {then} on the page, {now} here")
 
 
@@ -317,13 +325,13 @@ def other_versions(page: Disclosure) -> Iterator[str]:
     """Yield a sentence on each version that differs between the grading and this machine."""
     from autograder.grading.worker import versions
 
-    here = versions()
+    local = versions()
     if not page.versions:
         yield (
             "The page does not say with which versions it was graded, because an older release "
             "graded it."
         )
-    for name in page.versions and dict.fromkeys([*page.versions, *here]):
-        graded, own = page.versions.get(name, "none"), here.get(name, "none")
-        if graded != own:
-            yield text.line(f"{name}: {graded} on the page, {own} here", 300)
+    for name in page.versions and dict.fromkeys([*page.versions, *local]):
+        graded, version = page.versions.get(name, "none"), local.get(name, "none")
+        if graded != version:
+            yield text.line(f"{name}: {graded} on the page, {version} here", 300)

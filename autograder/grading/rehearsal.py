@@ -24,24 +24,26 @@ def copied(course: Course) -> Iterator[Course]:
         If its gradebook cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
-        own = dataclasses.replace(course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db")
+        rehearsal = dataclasses.replace(
+            course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db"
+        )
         for file, copy in (
-            (course.secret, own.secret),
-            (course.revealed, own.revealed),
-            (deadlines.path_of(course), deadlines.path_of(own)),
+            (course.secret, rehearsal.secret),
+            (course.revealed, rehearsal.revealed),
+            (deadlines.path_of(course), deadlines.path_of(rehearsal)),
         ):
             if file.exists():
                 shutil.copy2(file, copy)
         if course.has_gradebook:
             from autograder.grades import gradebook  # nbgrader takes seconds to load
 
-            gradebook.copy(course.db_url, own.db_url)
+            gradebook.copy(course.db_url, rehearsal.db_url)
         for record in course.autograded.glob("*/*/grade.json"):
-            link = own.autograded / record.relative_to(course.autograded)
+            link = rehearsal.autograded / record.relative_to(course.autograded)
             link.parent.mkdir(parents=True)
             # a new record takes the link's place, and leaves what it leads to
             link.symlink_to(record)
-        yield own
+        yield rehearsal
 
 
 def before(course: Course) -> dict[tuple[str, str], Record]:

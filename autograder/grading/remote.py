@@ -151,7 +151,7 @@ class RemoteNotebook:
         self.on_output, self.clock = on_output, clock
         self.course_answers = course_answers or CourseAnswers(math.inf)
         self.callbacks: dict[int, Callable[..., Any]] = {}  # those that a guest may call now
-        self.given = 0  # how many there have been
+        self.callback_count = 0  # how many there have been
         self.numbers = 0  # how many numbers were sent along with the present request
         # the names of stand-ins that were called in the present context
         self.answered: set[str] = set()
@@ -185,17 +185,17 @@ class RemoteNotebook:
 
         Yield the names of those that were called, so far.
         """
-        first = self.given
+        first = self.callback_count
         answered: set[str] = set()
         self.answered = answered
-        standing = {name: StandIn(name, own) for name, own in answers.items()}
-        self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
-        places = range(first, self.given)
+        stand_ins = [StandIn(name, answer) for name, answer in answers.items()]
+        self.ask("instead", {}, ({each.name: (each.kind, each) for each in stand_ins},))
+        numbers = range(first, self.callback_count)
         try:
             yield answered
         finally:
-            for place in places:
-                self.callbacks.pop(place, None)
+            for number in numbers:
+                self.callbacks.pop(number, None)
             with contextlib.suppress(Ended):
                 self.ask("instead", {}, ({},))
 
@@ -212,7 +212,7 @@ class RemoteNotebook:
         message = _message(encoder, op, target, arguments, keywords, more)
         self.numbers = _count(encoder.arrays)
         answer, blobs = self._request(message, encoder.blobs)
-        return self._said(answer, blobs, encoder, message)
+        return self._result(answer, blobs, encoder, message)
 
     def ask_several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
         """Have the guest do several things in one message; return functions that each return or
@@ -228,23 +228,23 @@ class RemoteNotebook:
                 "name": step.function.__name__,
                 "source": text_of(step.function),
             }
-            messages.append(_message(encoder, step.op, target, step.given, None, run or {}))
+            messages.append(_message(encoder, step.op, target, step.inputs, None, run or {}))
             encoders.append(encoder)
         self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
-        answer, came = self._request({"op": "several", "parts": messages}, blobs)
+        answer, reply_blobs = self._request({"op": "several", "parts": messages}, blobs)
         replies = answer.get("replies")
         if (
             type(replies) is not list
             or len(replies) != len(steps)
-            or not all(type(own) is dict for own in replies)
+            or not all(type(reply) is dict for reply in replies)
         ):
             raise self._live().fail(Message(FORGED, what="a reply to something else"), Kind.HOSTILE)
         return [
-            functools.partial(self._said, reply, came, encoder, message)
+            functools.partial(self._result, reply, reply_blobs, encoder, message)
             for reply, encoder, message in zip(replies, encoders, messages, strict=True)
         ]
 
-    def _said(
+    def _result(
         self,
         answer: dict[str, Any],
         blobs: list[memoryview],
@@ -269,12 +269,12 @@ class RemoteNotebook:
         except Ended:
             raise
         except Exception as error:
-            what = (
+            violation = (
                 str(error)
                 if isinstance(error, wire.Violation)
                 else f"a reply that ends in {type(error).__name__}"
             )
-            raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
+            raise self._live().fail(Message(FORGED, what=violation), Kind.HOSTILE) from None
 
     def computed(self) -> float:
         """Return the seconds that guests have computed, as far as was seen: what takes long is
@@ -309,10 +309,10 @@ class RemoteNotebook:
         return wire.Decoder(blobs, self._reference_from, copy=True)
 
     def _reference_from(self, value: dict[str, Any], decoder: wire.Decoder) -> Remote:
-        place = value.get("v")
-        if value.get("t") != "handle" or type(place) is not int or place < 0:
+        number = value.get("v")
+        if value.get("t") != "handle" or type(number) is not int or number < 0:
             raise wire.Violation("a value of unknown form")
-        return plain_remote(self, {"handle": place}, value)
+        return plain_remote(self, {"handle": number}, value)
 
     def _reference_to(self, value: Any, encoder: wire.Encoder) -> dict[str, Any]:
         if isinstance(value, Remote):
@@ -330,17 +330,17 @@ class RemoteNotebook:
         if torch is not None and isinstance(value, torch.nn.Module):
             return {"t": "module", "v": encoder.encode(torch_modules.recipe(value))}
         if callable(value):
-            self.callbacks[self.given] = value
-            self.given += 1
-            return {"t": "callback", "v": self.given - 1}
+            self.callbacks[self.callback_count] = value
+            self.callback_count += 1
+            return {"t": "callback", "v": self.callback_count - 1}
         raise Fault(f"a {type(value).__name__} cannot be sent to the guest")
 
     def _called_back(self, answer: dict[str, Any], data: list[memoryview]) -> bytes:
         """Return the frame with the reply to a guest that calls a function of the judge."""
-        place = answer.get("callback")
-        if type(place) is not int or not 0 <= place < self.given:
+        number = answer.get("callback")
+        if type(number) is not int or not 0 <= number < self.callback_count:
             raise wire.Violation("a call of a function that was not sent")
-        function = self.callbacks.get(place)
+        function = self.callbacks.get(number)
         if function is None:
             return _error(RuntimeError(OVER))
         if not isinstance(function, StandIn):
@@ -376,13 +376,13 @@ class RemoteNotebook:
         if type(arguments) is not tuple or type(keywords) is not dict:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
-        self.answers, given = True, self.given
+        self.answers, first = True, self.callback_count
         try:
             if (count := _count((arguments, keywords))) > most:
                 raise ValueError(TOO_MANY.format(name=_name_of(function), count=count, most=most))
             with np.errstate(all="ignore"):
                 value = encoder.encode(function(*arguments, **keywords))
-            if self.given > given:
+            if self.callback_count > first:
                 raise TypeError("a function of the judge returned a function, which cannot be sent")
             return wire.pack({"op": "reply", "value": value}, encoder.blobs)
         except Ended:
@@ -391,8 +391,8 @@ class RemoteNotebook:
             return _error(error)
         finally:
             self.answers = False
-            for place in range(given, self.given):
-                self.callbacks.pop(place, None)
+            for number in range(first, self.callback_count):
+                self.callbacks.pop(number, None)
 
     def _write_back(
         self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any
@@ -464,13 +464,13 @@ class CourseAnswers:
     """
 
     def __init__(self, seconds: float):
-        self.seconds, self.left = seconds, seconds
+        self.seconds, self.seconds_left = seconds, seconds
         self.known: dict[int, StandIn] = {}
         self.process: child.Child | None = None
 
     def begin_check(self) -> None:
         """Begin a check cell: its calls have all the time again."""
-        self.left = self.seconds
+        self.seconds_left = self.seconds
 
     def reply(
         self,
@@ -485,16 +485,18 @@ class CourseAnswers:
         ------
         child.Overrun, child.Died
         """
-        own = stand_in.own
-        if self.process is None or not self.process.is_there() or id(own) not in self.known:
+        function = stand_in.function
+        if self.process is None or not self.process.is_there() or id(function) not in self.known:
             if not child.can_fork():
                 with at_most_more(MOST_MEMORY):
                     return notebook.reply(stand_in, answer, data)
             self._fork(stand_in)
         assert self.process is not None
-        frame, took = self.process.ask({**answer, "callback": id(own)}, data, self.left)
-        self.left -= took
-        if self.left < 0:
+        frame, took = self.process.ask(
+            {**answer, "callback": id(function)}, data, self.seconds_left
+        )
+        self.seconds_left -= took
+        if self.seconds_left < 0:
             raise child.Overrun
         return frame
 
@@ -507,7 +509,7 @@ class CourseAnswers:
         self.close()
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
-        self.known[id(stand_in.own)] = stand_in
+        self.known[id(stand_in.function)] = stand_in
         stand_ins = dict(self.known)
         notebook = RemoteNotebook(lambda output: None, PhaseTimer(), self)
 
@@ -558,18 +560,18 @@ def _message(
 _KINDS: dict[tuple[str, type[Exception]], type[Exception]] = {}
 
 
-def _exception(told: Any) -> Exception:
+def _exception(raw: Any) -> Exception:
     """Return an exception of the kind and with the text that the guest gives."""
     try:
-        names = [text.line(str(name), MOST_NAME) for name in told["names"]][:MOST_CLASSES]
-        said = text.block(str(told["text"]), MOST_ERROR)
+        names = [text.line(str(name), MOST_NAME) for name in raw["names"]][:MOST_CLASSES]
+        message = text.block(str(raw["text"]), MOST_ERROR)
     except Exception:
         raise wire.Violation("an exception without a name") from None
     base: type[Exception] = Exception
     for name in names:
-        found = getattr(builtins, name, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            base = found
+        builtin = getattr(builtins, name, None)
+        if isinstance(builtin, type) and issubclass(builtin, Exception):
+            base = builtin
             break
     kind: type[Exception] = base
     if not names or base.__name__ != names[0]:
@@ -578,11 +580,11 @@ def _exception(told: Any) -> Exception:
             (name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])})
         )
     try:
-        error = kind(said)
+        error = kind(message)
     except TypeError:  # a kind that needs more than a text, as UnicodeDecodeError does
         error = type(
             kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {}
-        )(said)
+        )(message)
     error.from_guest = True  # type: ignore[attr-defined]
     return error
 

@@ -119,14 +119,16 @@ def not_run(notebook: Notebook, ended: Ended) -> Execution:
     """Return the execution of a notebook whose judge was ended: at which cell is not known, so
     none is run.
     """
-    done = Execution(stops=[("", ended)])
+    execution = Execution(stops=[("", ended)])
     for cell in filter(is_code, notebook.cells):
         cell.outputs, cell.execution_count = [], None
         if is_check(cell):
             error = Message(STOPPED_IN_CHECK, reason=ended.message)
             cell.outputs = [_line("stdout", error)]
-            done.checked[grade_id(cell) or cell.id] = Checked(set_points(cell, 0.0), error=error)
-    return done
+            execution.checked[grade_id(cell) or cell.id] = Checked(
+                set_points(cell, 0.0), error=error
+            )
+    return execution
 
 
 class _Run:
@@ -263,7 +265,7 @@ def run_cell(
     student's cell lacked.
     """
     if is_check(cell):
-        for source in imports.of([cell]):
+        for source in imports.statements([cell]):
             run_in(guest, source)
         return None
     return run_in(guest, cell.source, on_output, goes_on=not is_locked(cell))

@@ -51,14 +51,8 @@ class SelfCheck:
         with self.timer(STARTING):
             self.limits = Limits.configured(course.config)
             named = _of_name(course.released(), path)
-            self.setting = WorkerConfig(
-                str(course.root),
-                (named.name,) if named else (),
-                self.limits,
-                sandbox,
-                (str(course.root), str(course.into)),
-                packages=tuple(course.packages),
-            )
+            exercises = [named] if named else []
+            self.setting = WorkerConfig.for_course(course, exercises, self.limits, sandbox)
             self.guests = self.setting.guests()
             # Python starts there, and loads what the notebook imports, while it is read here
             self.guests.start()
@@ -85,10 +79,10 @@ class SelfCheck:
                 raise notebook.Malformed(problem)
             parsed = notebook.parse(data, text.name(self.path.name))
         except notebook.Malformed as error:
-            said = str(error.message)
+            reason = str(error.message)
             if error.message.text not in file_problems.SAY_HOW:
-                said += " Open it in Jupyter and save it again, or start from the released one."
-            raise UserError(said) from None
+                reason += " Open it in Jupyter and save it again, or start from the released one."
+            raise UserError(reason) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)
         self.language = words.language_of(parsed) or edition_of(self.path.name)[1]
         another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.course import cores
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import Course, Exercise
 from autograder.course.limits import Limits
 from autograder.grades import reasons
 from autograder.grades.file_problems import OF_ANOTHER
@@ -44,22 +44,22 @@ class Pending:
         self.executor = executor or LocalExecutor()
         records = [record for record in records if record.pending]
         needs = {need for record in records for need in record.waits_for()}
-        absent = {what for what in needs if not self.executor.has(what)}
+        absent = {need for need in needs if not self.executor.has(need)}
         self.settled_here = [record for record in records if not absent & set(record.waits_for())]
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
-    def said(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return a sentence on the records that can be settled here, and one on the others, if
         there are any.
         """
         lines = []
         command = f"python -m autograder grade --pending{self.executor.option}"
-        here: list[Record] = []
+        ready: list[Record] = []
         again: list[Record] = []
         for record in self.settled_here:
-            (again if "own" in record.waits_for() else here).append(record)
+            (again if "own" in record.waits_for() else ready).append(record)
         for records, where in (
-            (here, f", which {self.executor.name} has: run `{command}`."),
+            (ready, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
             (
                 self.elsewhere,
@@ -71,7 +71,7 @@ class Pending:
                     "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
                 )
                 needs = reasons.named(
-                    sorted({what for record in records for what in record.waits_for()})
+                    sorted({need for record in records for need in record.waits_for()})
                 )
                 lines.append(f"{count} pending points that need {needs}{where}")
         return lines
@@ -140,17 +140,9 @@ class Session:
         early: bool = False,
     ):
         self.timer = PhaseTimer()
-        if not submitted.is_dir():
-            raise UserError(
-                f"There is no folder {submitted}. Name the one with the submissions: "
-                "--submitted DIR"
-            )
-        self.course, self.exercises, self.submitted, self.jobs = (
-            course,
-            exercises,
-            submitted.resolve(),
-            jobs,
-        )
+        submissions.expect_folder(submitted)
+        self.course, self.exercises, self.jobs = course, exercises, jobs
+        self.submitted = submitted.resolve()
         self.force, self.redraw, self.pages = force or pending, redraw, pages
         self.early = early
         # What takes long to load begins now, in other processes: workers here, guests when it is
@@ -171,13 +163,12 @@ class Session:
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
         self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
         limits = Limits.configured(course.config)
-        self.setting = WorkerConfig(
-            root=str(course.root),
-            exercises=tuple(exercise.name for exercise in self.used),
-            limits=limits,
-            hidden=(str(course.root), str(course.into), str(self.submitted), *map(str, hide)),
+        self.setting = WorkerConfig.for_course(
+            course,
+            self.used,
+            limits,
+            hidden=[self.submitted, *hide],
             imports=submissions.imported(self.submissions, limits.notebook_mb),
-            packages=tuple(course.packages),
         )
         self.records: list[Record] = []
         self.kept = 0
@@ -194,17 +185,17 @@ class Session:
         known = records.all_of(self.course)
         known = [record for record in known if (record.student, record.assignment) in wanted]
         self.pending = Pending(known, self.executor)
-        here = {(record.student, record.assignment) for record in self.pending.settled_here}
+        settled_here = {(record.student, record.assignment) for record in self.pending.settled_here}
         self.submissions = [
-            item for item in self.submissions if (item.student, item.exercise.name) in here
+            item for item in self.submissions if (item.student, item.exercise.name) in settled_here
         ]
 
     def _leave_recent(self, since: datetime) -> None:
         """Keep only the submissions from that time or later."""
         from autograder.grading import recent
 
-        found = [item for item in self.submissions if recent.handed_in(item) >= since]
-        self.left_out, self.submissions = len(self.submissions) - len(found), found
+        since_then = [item for item in self.submissions if recent.handed_in(item) >= since]
+        self.left_out, self.submissions = len(self.submissions) - len(since_then), since_then
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox; if none is possible, refuse, unless
@@ -230,8 +221,8 @@ class Session:
         """Tell, from a quick look, whether anything will be graded."""
         if self.force or self.redraw:
             return True
-        places = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
-        return not all(place.record.exists() for place in places)
+        graded = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
+        return not all(paths.record.exists() for paths in graded)
 
     def _prepare(self) -> None:
         """Open the gradebook and create the batch; import slow modules while others warm up."""
@@ -260,11 +251,11 @@ class Session:
         """Return a sentence on graded notebooks that belong to other exercises, and how to place
         them.
         """
-        found = [record for record in self.records if record.reason.text == OF_ANOTHER]
-        if not found:
+        misfiled = [record for record in self.records if record.reason.text == OF_ANOTHER]
+        if not misfiled:
             return []
-        named = [f"{record.student}: {record.reason}" for record in found[:MOST_NAMED]]
-        more = f" And {len(found) - MOST_NAMED} more." if len(found) > MOST_NAMED else ""
+        named = [f"{record.student}: {record.reason}" for record in misfiled[:MOST_NAMED]]
+        more = f" And {len(misfiled) - MOST_NAMED} more." if len(misfiled) > MOST_NAMED else ""
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 

@@ -30,14 +30,14 @@ class StandIn:
     own : callable
     """
 
-    def __init__(self, name: str, own: Any):
-        self.name, self.own = name, own
-        self.kind = "class" if isinstance(own, type) else "function"
+    def __init__(self, name: str, function: Any):
+        self.name, self.function = name, function
+        self.kind = "class" if isinstance(function, type) else "function"
 
     def __call__(
         self,
         task: str,
-        made: Any,
+        recipe: Any,
         state: dict[str, Any],
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
@@ -66,45 +66,45 @@ class StandIn:
         """
         torch: Any = sys.modules.get("torch")
         if torch is None:
-            return self.own(*arguments, **keywords)
+            return self.function(*arguments, **keywords)
         if task == "make":
-            return described(self._module(torch, made))
+            return described(self._module(torch, recipe))
         leaves = floating(torch, (state, arguments, keywords))
         for leaf, wanted in zip(leaves, asked, strict=False):
             leaf.requires_grad_(bool(wanted))
         arguments, keywords = _with_modules(torch, arguments), _with_modules(torch, keywords)
         if task == "call":
             with torch.no_grad():
-                return _sendable(torch, self._result(torch, made, state, arguments, keywords))
-        result = self._result(torch, made, state, arguments, keywords)
+                return _sendable(torch, self._result(torch, recipe, state, arguments, keywords))
+        result = self._result(torch, recipe, state, arguments, keywords)
         several = isinstance(result, (tuple, list))
         results = list(result) if several else [result]
         if task == "forward":
             return (
                 several,
-                [own.detach() for own in results],
-                [own.requires_grad for own in results],
+                [part.detach() for part in results],
+                [part.requires_grad for part in results],
             )
         flows = [
-            at for at, own in enumerate(results) if own.requires_grad and upstream[at] is not None
+            at for at, part in enumerate(results) if part.requires_grad and upstream[at] is not None
         ]
-        roots, given = [results[at] for at in flows], [upstream[at] for at in flows]
+        roots, gradients = [results[at] for at in flows], [upstream[at] for at in flows]
         inputs = [leaf for leaf in leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(roots, inputs, given, allow_unused=True))
-        return [next(found) if leaf.requires_grad else None for leaf in leaves]
+        computed = iter(torch.autograd.grad(roots, inputs, gradients, allow_unused=True))
+        return [next(computed) if leaf.requires_grad else None for leaf in leaves]
 
-    def _result(self, torch: Any, made: Any, state: Any, arguments: Any, keywords: Any) -> Any:
-        if made is None:
-            return self.own(*arguments, **keywords)
-        module = self._module(torch, made).get_submodule(".".join(map(str, made[2])))
+    def _result(self, torch: Any, recipe: Any, state: Any, arguments: Any, keywords: Any) -> Any:
+        if recipe is None:
+            return self.function(*arguments, **keywords)
+        module = self._module(torch, recipe).get_submodule(".".join(map(str, recipe[2])))
         return torch.func.functional_call(module, state, arguments, keywords)
 
-    def _module(self, torch: Any, made: Any) -> Any:
+    def _module(self, torch: Any, recipe: Any) -> Any:
         """Return a module made as the guest says, whose parameters are sizes alone: so none is
         too large.
         """
         with torch.device("meta"):
-            return self.own(*made[0], **made[1])
+            return self.function(*recipe[0], **recipe[1])
 
 
 def _with_modules(torch: Any, value: Any) -> Any:
@@ -120,20 +120,20 @@ def _with_modules(torch: Any, value: Any) -> Any:
     return value
 
 
-def _shell(torch: Any, of: dict[str, Any], count: list[int]) -> Any:
+def _shell(torch: Any, description: dict[str, Any], count: list[int]) -> Any:
     count[0] += 1
     if count[0] > MOST_PARTS:
         raise ValueError("a module with too many parts")
     shell = torch.nn.Module()
     noted = {
         name: value
-        for name, value in of["noted"].items()
+        for name, value in description["noted"].items()
         if is_plain(value) and not name.startswith("_")
     }
     vars(shell).update(noted)
-    for name, part in of["own"].items():
+    for name, part in description["own"].items():
         shell.register_parameter(name, torch.nn.Parameter(part))
-    for name, part in of["parts"].items():
+    for name, part in description["parts"].items():
         shell.add_module(name, _shell(torch, part, count))
     return shell
 
@@ -154,12 +154,12 @@ def at_most_more(size: int) -> Iterator[None]:
         from pathlib import Path
 
         lines = Path("/proc/self/status").read_text().splitlines()
-        own = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
+        used = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
     except (ImportError, OSError, StopIteration):
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = own + size if hard == resource.RLIM_INFINITY else min(own + size, hard)
+    most = used + size if hard == resource.RLIM_INFINITY else min(used + size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield

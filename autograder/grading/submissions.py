@@ -17,7 +17,7 @@ from typing import Any
 from autograder.checking import words
 from autograder.checking.words import Message, joined
 from autograder.course import archive, seeds
-from autograder.course.config import Course, Exercise, edition_of
+from autograder.course.config import STAMP, Course, Exercise, UserError, edition_of
 from autograder.course.limits import Limits
 from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
@@ -26,7 +26,7 @@ from autograder.grading.notebook import is_as_given, read_cell
 from autograder.sanitize import text
 
 OURS = (
-    "checks.py", "exercise.toml", archive.NAME, "timestamp.txt", *seeds.BESIDE,
+    "checks.py", "exercise.toml", archive.NAME, STAMP, *seeds.BESIDE,
     "misconceptions.py", "checking",
 )  # fmt: skip
 """Files next to a notebook that belong to the course, even in a submission; the last two did
@@ -132,7 +132,7 @@ class Submission:
             )
             return self._unit(None, problem)
         path, data, problem, both = self._notebook(limits.notebook_mb)
-        raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
+        raw_stamp, _ = read_file(self.folder / STAMP, STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
         secret = files.pop(SECRET, b"")
         name = text.name(path.name)
@@ -143,7 +143,7 @@ class Submission:
             notes.insert(
                 0, Message("The notebook was named {name}; it was graded all the same.", name=name)
             )
-        if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
+        if raw_stamp is None and os.path.lexists(self.folder / STAMP):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
@@ -159,17 +159,16 @@ class Submission:
         A notebook without any answers is ignored if there is one in another language; otherwise the
         last saved counts.
         """
-        found = [
+        candidates = [
             (path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)
         ]
-        written = (
-            [item for item in found if not is_as_given(self.exercise, item[1])]
-            if found[1:]
-            else found
-        )
-        path, data, problem = max(
-            written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
-        )
+        written = candidates
+        if len(candidates) > 1:
+            written = [item for item in candidates if not is_as_given(self.exercise, item[1])]
+        if len(written) > 1:
+            path, data, problem = max(written, key=lambda item: os.lstat(item[0]).st_mtime)
+        else:
+            path, data, problem = (written or candidates)[0]
         if problem.text == MISSING:
             problem = _missing(self.folder, _named(self.exercise))
         if all(item[1] == data for item in written):
@@ -243,18 +242,16 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
     """
     listed = sorted(filter(is_notebook, os.listdir(folder)))
     plain = [entry for entry in listed if entry.lower().endswith(".ipynb")]
-    found = []
+    names = []
     for wanted in [exercise.notebook.name, *(path.name for path in exercise.editions)]:
-        for some in (plain, listed):
-            alike = [
-                entry for entry in some if NOTEBOOK.sub(".ipynb", entry).lower() == wanted.lower()
-            ]
+        for entries in (plain, listed):
+            alike = [entry for entry in entries if _plain_name(entry) == wanted.lower()]
             if wanted in alike or len(alike) == 1:
-                found.append(wanted if wanted in alike else alike[0])
+                names.append(wanted if wanted in alike else alike[0])
                 break
     others = plain or listed
     missing = others if len(others) == 1 else [exercise.notebook.name]
-    return [folder / entry for entry in found or missing]
+    return [folder / entry for entry in names or missing]
 
 
 def is_notebook(name: str) -> bool:
@@ -262,6 +259,11 @@ def is_notebook(name: str) -> bool:
     to notebooks.
     """
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
+
+
+def _plain_name(entry: str) -> str:
+    """Return a notebook's name without what browsers and Windows add, in small letters."""
+    return NOTEBOOK.sub(".ipynb", entry).lower()
 
 
 def _named(exercise: Exercise) -> str | Message:
@@ -277,13 +279,13 @@ def _missing(folder: Path, name: str | Message) -> Message:
     entries = sorted(
         entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out
     )
-    for found, sentence in (
+    for matches, sentence in (
         ([entry for entry in entries if is_notebook(entry)], SEVERAL),
         ([entry for entry in entries if ARCHIVE.search(entry)], PACKED),
         (entries, OTHERS),
     ):
-        if found:
-            shown = [text.line(text.name(entry), 100) for entry in found[:MOST_NAMED]]
+        if matches:
+            shown = [text.line(text.name(entry), 100) for entry in matches[:MOST_NAMED]]
             return Message(sentence, name=name, found=", ".join(shown))
     return Message(MISSING, name=name)
 
@@ -366,11 +368,19 @@ def _walk(folder: Path) -> Iterator[str]:
             yield relative or "./"
 
 
+def expect_folder(submitted: Path) -> None:
+    """Raise `UserError` unless there is a folder of this name."""
+    if not submitted.is_dir():
+        raise UserError(
+            f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR"
+        )
+
+
 def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
     """Return the submissions for these exercises below the folder `submitted`, by exercise and
     student.
     """
-    found, taken = [], set[tuple[str, str]]()
+    submissions, taken = [], set[tuple[str, str]]()
     students = sorted(entry for entry in os.listdir(submitted) if not entry.startswith("."))
     for exercise in exercises:
         for student in students:
@@ -381,8 +391,8 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
             while (name, exercise.name) in taken:  # two names that are equal once they are text
                 name += "~"
             taken.add((name, exercise.name))
-            found.append(Submission(name, exercise, folder))
-    return found
+            submissions.append(Submission(name, exercise, folder))
+    return submissions
 
 
 def strays(course: Course, submitted: Path) -> Iterator[str]:
@@ -409,19 +419,20 @@ def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
-        kept = [one for one in folders if one.lower() not in claimed and one not in PASSED_OVER]
-        folders[:] = (
-            sorted(kept) if folder.count(os.sep) - str(student).count(os.sep) < MOST_DEPTH else []
-        )
+        unclaimed = [
+            name for name in folders if name.lower() not in claimed and name not in PASSED_OVER
+        ]
+        depth = folder.count(os.sep) - str(student).count(os.sep)
+        folders[:] = sorted(unclaimed) if depth < MOST_DEPTH else []
 
 
-def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
+def imported(submissions: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
     """Return the slow modules that some of these submissions import.
 
     This only looks at bytes and trusts nothing: it decides what is loaded once instead of once per
     submission.
     """
-    for submission in found:
+    for submission in submissions:
         try:
             paths = notebooks_in(submission.folder, submission.exercise)
         except (OSError, ValueError):  # reading it will say what is wrong

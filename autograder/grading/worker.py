@@ -6,6 +6,7 @@ sees the gradebook: the unit of work and the outcome are plain values.
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import importlib.metadata
 import json
@@ -37,7 +38,7 @@ from autograder.course.config import edition_of
 from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
 from autograder.grades import requests
-from autograder.grades.results import CellResult, CheckResult, Kind, Outcome, Saved
+from autograder.grades.results import CellResult, Kind, Outcome, Saved
 from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
@@ -128,10 +129,10 @@ class Worker:
         how long it took.
         """
         start = time.perf_counter()
-        made = page(
+        html = page(
             unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment]
         )
-        return made, time.perf_counter() - start
+        return html, time.perf_counter() - start
 
     def apply(self, unit: Unit, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function makes of this worker, a submission and more arguments, such as
@@ -159,18 +160,18 @@ class Worker:
                 unit, submitted, released[language], clock, on_cell if runs else None
             )
 
-    def _edition(self, unit: Unit, said: str) -> str:
+    def _edition(self, unit: Unit, language: str) -> str:
         """Return the language of the released notebook that is meant by a language; "" for the
         English one.
         """
         released = self.released[unit.assignment]
-        return next(
-            (own for own in released if said and own.startswith(said.partition("_")[0])), ""
-        )
+        prefix = language.partition("_")[0]
+        editions = [edition for edition in released if prefix and edition.startswith(prefix)]
+        return editions[0] if editions else ""
 
     def _language_here(self, unit: Unit) -> str:
         """Return the language that the environment asks for."""
-        return words.wanted_of([own for own in self.released[unit.assignment] if own])
+        return words.environment_language(list(filter(None, self.released[unit.assignment])))
 
     def _judged(
         self,
@@ -189,25 +190,25 @@ class Worker:
         with clock("restore"):
             restored = restore(submitted, released, unit.files)
             asked, unread = requests.found_in(restored.notebook.cells)
-            theirs = [
+            student_cells = [
                 cell for cell in restored.notebook.cells if cell.id not in restored.as_released
             ]
-            left_out = clean_markdown(theirs, limits)
+            left_out = clean_markdown(student_cells, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
         if on_cell is None:
-            done = not_run(
+            execution = not_run(
                 restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}"))
             )
         else:
-            done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
-        kind, reason, evidence = _ending(done, restored.evidence)
+            execution = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
+        kind, reason, evidence = _ending(execution, restored.evidence)
         with clock("serialise"):
             notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
-            notes += done.lacking.notes()
+            notes += execution.lacking.notes()
             notes += unread
-            stops = [(cell, error.message) for cell, error in done.stops if cell]
-            outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
+            stops = [(cell, error.message) for cell, error in execution.stops if cell]
+            outcome = _outcome(kind, reason, notes, evidence, restored, execution.checked, stops)
             # too many bytes: a letter has up to 4
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000
             if perhaps and bound(restored.notebook, limits, is_locked):
@@ -222,11 +223,11 @@ def versions() -> dict[str, str]:
     """Return the versions on which results may depend to the last digit, and the machine, by
     name.
     """
-    found = {"Python": platform.python_version()}
+    installed = {"Python": platform.python_version()}
     for name in COMPUTING:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return {**found, "machine": f"{platform.system()} {platform.machine()}"}
+            installed[name] = importlib.metadata.version(name)
+    return {**installed, "machine": f"{platform.system()} {platform.machine()}"}
 
 
 def page(
@@ -268,13 +269,13 @@ def _untouched(notebook: Notebook) -> Restored:
     return Restored(notebook, as_released={cell.id for cell in notebook.cells})
 
 
-def _ending(done: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
+def _ending(execution: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
     """Return the kind of an outcome that has nothing to do with points (or nothing), its reason,
     and the evidence.
     """
     stops = [
         (error.kind, Message(IN_CELL, cell=cell, reason=error.message) if cell else error.message)
-        for cell, error in done.stops
+        for cell, error in execution.stops
     ]
     forged = [message for kind, message in stops if kind == Kind.HOSTILE]
     if forged or altered:
@@ -318,8 +319,8 @@ def _outcome(
         lost = any(result.lost() > 1e-9 for result in cells.values())
         kind = Kind.WRONG if lost else Kind.RIGHT
     if kind not in (Kind.RIGHT, Kind.WRONG) or notes:
-        said = outcome_cell.Said(kind, reason, notes, evidence, list(stops))
-        notebook.cells.insert(0, outcome_cell.cell(said))
+        summary = outcome_cell.Summary(kind, reason, notes, evidence, list(stops))
+        notebook.cells.insert(0, outcome_cell.cell(summary))
     return Outcome(kind, reason, notes, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 
@@ -337,33 +338,13 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
         last = text.line(printed.splitlines()[-1], 200) if printed else ""
         error = checked.error if str(checked.error) else Message(last)
         return CellResult(checked.points, most, error=error)
-    checks = [
-        CheckResult(
-            name=result.name,
-            title=result.title,
-            weight=result.weight,
-            status=result.status,
-            message=_message(result.message),
-            cause=result.cause,
-            label=result.label,
-            hint=result.hint,
-            on=result.on,
-            relation=_message(result.relation),
-            measured=result.measured,
-            follows=result.follows,
-        )
-        for result in report.results
-    ]
     pending = round(min(report.pending, most - checked.points), 4)
     return CellResult(
         checked.points,
         most,
         subject=report.subject,
-        checks=checks,
+        # The graded notebook has the numbers; those of a whole class would fill the memory.
+        checks=[dataclasses.replace(result, where=None) for result in report.results],
         pending=pending,
         instead=report.instead,
     )
-
-
-def _message(said: Message | str) -> Message:
-    return said if isinstance(said, Message) else Message(said)

@@ -4,6 +4,7 @@ Light to import.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,10 +51,29 @@ class WorkerConfig:
     packages: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def course(self) -> Course:
-        """The course that is graded."""
-        return Course(root=Path(self.root))
+    @classmethod
+    def for_course(
+        cls,
+        course: Course,
+        exercises: Sequence[Exercise],
+        limits: Limits,
+        sandbox: bool = True,
+        hidden: Sequence[Path] = (),
+        imports: tuple[str, ...] = (),
+    ) -> "WorkerConfig":
+        """Return the configuration that grades these exercises of a course.
+
+        No guest sees the course's folder, that of its grades, or the `hidden` ones.
+        """
+        return cls(
+            root=str(course.root),
+            exercises=tuple(exercise.name for exercise in exercises),
+            limits=limits,
+            sandbox=sandbox,
+            hidden=tuple(map(str, [course.root, course.into, *hidden])),
+            imports=imports,
+            packages=tuple(course.packages),
+        )
 
     def exercise(self, name: str) -> Exercise:
         """Return the exercise of this name."""
@@ -83,13 +103,18 @@ class WorkerConfig:
     def pool(self) -> GuestPool:
         """Return a warm parent, not started yet."""
         rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
-        given = self._given_imports()
+        given_imports = self._given_imports()
         of_exercises = [
             package for name in self.exercises for package in self.exercise(name).settings.packages
         ]
         besides = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
         return GuestPool(
-            self.limits, given, self.hidden, self.uses_gpu(), besides, filter(None, rehearsals)
+            self.limits,
+            given_imports,
+            self.hidden,
+            self.uses_gpu(),
+            besides,
+            filter(None, rehearsals),
         )
 
     def _given_imports(self) -> list[str]:
@@ -110,5 +135,5 @@ class WorkerConfig:
         """Return what checks of the exercises need of the machine, as their `on=` names it, in a
         fixed order.
         """
-        asked = {what for name in self.exercises for what in self.exercise(name).wants}
-        return [what for what in machine.LACKS if what in asked]
+        asked = {need for name in self.exercises for need in self.exercise(name).wants}
+        return [need for need in machine.LACKS if need in asked]

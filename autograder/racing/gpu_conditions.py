@@ -24,9 +24,9 @@ def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
     """Yield a dict, and fill it as `seen` does when the context ends; it stays empty without
     nvidia-smi.
     """
-    found: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
     if not wanted:
-        yield found
+        yield conditions
         return
     device = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
     query = f"--query-gpu={','.join(COLUMNS)}"
@@ -36,13 +36,13 @@ def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
         with contextlib.suppress(OSError):
             watcher = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
         try:
-            yield found
+            yield conditions
         finally:
             if watcher:
                 watcher.kill()
                 watcher.wait()
                 file.seek(0)
-                found.update(seen(file.read().splitlines()) or {})
+                conditions.update(seen(file.read().splitlines()) or {})
 
 
 def seen(lines: Iterable[str]) -> dict[str, Any] | None:
@@ -56,9 +56,13 @@ def seen(lines: Iterable[str]) -> dict[str, Any] | None:
             rows.append((int(clock), int(heat), float(power), int(reasons, 16)))
     if not rows:
         return None
-    clocks, heats, powers, reasons_of = zip(*rows, strict=True)
+    clocks, heats, powers, reasons_by_row = zip(*rows, strict=True)
     slowed = 0
-    for own in reasons_of:
-        slowed |= own
-    found = {"sm_mhz": [min(clocks), max(clocks)], "celsius": max(heats), "watts": max(powers)}
-    return {**found, "slowed_by": [name for bit, name in SLOWED.items() if slowed & bit]}
+    for reasons in reasons_by_row:
+        slowed |= reasons
+    return {
+        "sm_mhz": [min(clocks), max(clocks)],
+        "celsius": max(heats),
+        "watts": max(powers),
+        "slowed_by": [name for bit, name in SLOWED.items() if slowed & bit],
+    }

@@ -149,54 +149,54 @@ class _Kernels:
 
     def __init__(self, names: RemoteNotebook, race: Race, mode: Mode):
         self.race, self.mode = race, mode
-        self.found = [names.find(name, missing=None) for name in race.functions]
-        for name, own in zip(race.functions, self.found, strict=True):
+        self.functions = [names.find(name, missing=None) for name in race.functions]
+        for name, function in zip(race.functions, self.functions, strict=True):
             # as `plain_remote` makes it
-            if not isinstance(own, Remote) or type(own).__call__ is None:
+            if not isinstance(function, Remote) or type(function).__call__ is None:
                 raise Dropped(f"{name} is not a function.")
 
     def ask(self, function: Any, *arguments: Any) -> Any:
         """Run a function of `laps_in_guest` there."""
-        first, second = self.found
+        first, second = self.functions
         return first._run(function.__name__, SOURCE, (second, self.race.code, *arguments))
 
 
-def _measured(own: _Kernels, race: Race, mode: Mode) -> list[Measured]:
+def _measured(tested: _Kernels, race: Race, mode: Mode) -> list[Measured]:
     """Compare the results, then measure; raise `Dropped` if anything is wrong."""
     names: dict[str, Any] = {}
     exec(race.code, names)  # noqa: S102 (the course's own)
-    _compare(own, race, mode, names)
-    found = []
+    _compare(tested, race, mode, names)
+    measured = []
     for n in race.lengths if mode.timed else race.counted:
         if mode.timed:
-            answer = own.ask(laps_in_guest.times, n, mode.device, mode.dtype)
+            answer = tested.ask(laps_in_guest.times, n, mode.device, mode.dtype)
             for part, pair in zip(PARTS, _two(answer), strict=True):
                 milliseconds, rival = map(_median, _two(pair))
-                found.append(Measured(part, n, milliseconds, rival))
+                measured.append(Measured(part, n, milliseconds, rival))
         else:
-            answer = own.ask(laps_in_guest.counts, n, mode.dtype)
+            answer = tested.ask(laps_in_guest.counts, n, mode.dtype)
             least = _least(names, n, mode)
-            for part, said, (loaded, stored) in zip(PARTS, _two(answer), least, strict=True):
-                found.append(Measured(part, n, **_counts(said, loaded, stored)))
-    return found
+            for part, counts, (loaded, stored) in zip(PARTS, _two(answer), least, strict=True):
+                measured.append(Measured(part, n, **_counts(counts, loaded, stored)))
+    return measured
 
 
-def _compare(own: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) -> None:
+def _compare(tested: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) -> None:
     """Compare outputs and gradients with the rival's in float64, for new inputs."""
     import torch
 
     kind = getattr(torch, mode.dtype)
-    inputs = [one.to(kind).float() for one in names["inputs"](race.counted[-1])]
-    leaves = [one.double().requires_grad_() for one in inputs]
+    inputs = [tensor.to(kind).float() for tensor in names["inputs"](race.counted[-1])]
+    leaves = [tensor.double().requires_grad_() for tensor in inputs]
     out = names["rival"](*leaves)
     upstream = torch.randn_like(out).to(kind).float()
     expected = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
-    came = own.ask(laps_in_guest.results, inputs, upstream, mode.device, mode.dtype)
-    if type(came) is not list or len(came) != len(expected):
+    answer = tested.ask(laps_in_guest.results, inputs, upstream, mode.device, mode.dtype)
+    if type(answer) is not list or len(answer) != len(expected):
         raise Dropped("Its results could not be read.")
-    what = [f"the output of {name}" for name in race.functions]
-    what += [f"the gradient of input {number}" for number, _ in enumerate(leaves, 1)]
-    for name, got, right in zip(what, came, expected, strict=True):
+    labels = [f"the output of {name}" for name in race.functions]
+    labels += [f"the gradient of input {number}" for number, _ in enumerate(leaves, 1)]
+    for name, got, right in zip(labels, answer, expected, strict=True):
         if (
             not isinstance(got, torch.Tensor)
             or got.dtype != torch.float32
@@ -219,7 +219,7 @@ def _least(names: dict[str, Any], n: int, mode: Mode) -> list[tuple[int, int]]:
 
     size = getattr(torch, mode.dtype).itemsize
     inputs = names["inputs"](n)
-    read = size * sum(one.numel() for one in inputs)
+    read = size * sum(tensor.numel() for tensor in inputs)
     output = size * names["rival"](*inputs).numel()
     return [(read, output), (read, output + read)]
 
@@ -233,25 +233,25 @@ def _two(answer: Any) -> list[Any]:
 def _median(times: Any) -> float:
     if type(times) is not list or not laps_in_guest.LEAST <= len(times) <= laps_in_guest.MOST:
         raise Dropped("Its times could not be read.")
-    if not all(type(one) is float and SHORTEST <= one <= LONGEST for one in times):  # NaN is not
+    if not all(type(time) is float and SHORTEST <= time <= LONGEST for time in times):  # NaN is not
         raise Dropped(f"Its times are not all between {SHORTEST:g} and {LONGEST:g} milliseconds.")
     return float(statistics.median(times))
 
 
-def _counts(said: Any, loaded: int, stored: int) -> dict[str, int]:
+def _counts(counts: Any, loaded: int, stored: int) -> dict[str, int]:
     """Return the counts, if they are possible: the kernels load and store at least so many
     bytes.
     """
-    if type(said) is not dict or set(said) != set(laps_in_guest.COUNTED):
+    if type(counts) is not dict or set(counts) != set(laps_in_guest.COUNTED):
         raise Dropped("Its counts could not be read.")
-    if not all(type(one) is int and 0 <= one <= MOST_COUNT for one in said.values()):
+    if not all(type(count) is int and 0 <= count <= MOST_COUNT for count in counts.values()):
         raise Dropped("Its counts are not all whole numbers.")
-    if said["loaded"] < loaded or said["stored"] < stored:
+    if counts["loaded"] < loaded or counts["stored"] < stored:
         raise Dropped(
             "Its kernels moved fewer bytes than inputs and results have. Either they do not do "
             "the work, or the counts are false."
         )
-    return said
+    return counts
 
 
 def geometric_mean(values: list[float]) -> float:

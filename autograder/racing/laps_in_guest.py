@@ -38,13 +38,13 @@ def results(
         The judge's; float32 on the CPU, with numbers that the dtype `kind` has.
     """
     race = _defined(code)
-    leaves = [own.to(device, getattr(torch, kind)).requires_grad_() for own in inputs]
+    leaves = [tensor.to(device, getattr(torch, kind)).requires_grad_() for tensor in inputs]
     with torch.no_grad():
         forward = race["forward"](first, *leaves)
     with torch.enable_grad():
         out = race["with_gradients"](second, *leaves)
-        found = [forward, out, *torch.autograd.grad(out, leaves, upstream.to(out))]
-    return [own.detach().float().cpu() for own in found]
+        tensors = [forward, out, *torch.autograd.grad(out, leaves, upstream.to(out))]
+    return [tensor.detach().float().cpu() for tensor in tensors]
 
 
 def times(
@@ -54,7 +54,9 @@ def times(
     and the rival's.
     """
     race = _defined(code)
-    leaves = [own.to(device, getattr(torch, kind)).requires_grad_() for own in race["inputs"](n)]
+    leaves = [
+        tensor.to(device, getattr(torch, kind)).requires_grad_() for tensor in race["inputs"](n)
+    ]
     with torch.no_grad():
         upstream = torch.randn_like(race["rival"](*leaves))
 
@@ -130,7 +132,7 @@ def counts(first: Any, second: Any, code: str, n: int, kind: str) -> list[dict[s
     backward.
     """
     race = _defined(code)
-    leaves = [own.to(getattr(torch, kind)).requires_grad_() for own in race["inputs"](n)]
+    leaves = [tensor.to(getattr(torch, kind)).requires_grad_() for tensor in race["inputs"](n)]
     with torch.no_grad(), _counting() as forward:
         race["forward"](first, *leaves)
     with torch.enable_grad(), _counting() as both:
@@ -152,18 +154,20 @@ def _counting() -> Iterator[dict[str, int]]:
     set_grid_dim, create_dot = builder.set_grid_dim, builder.create_dot
 
     class Counted:
-        def load(self, places: Any, mask: Any, other: Any, kind: Any) -> Any:
+        def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
             count["loaded"] += int(mask.sum()) * np.dtype(kind).itemsize
-            return memory.load(places, mask, other, kind)
+            return memory.load(pointers, mask, other, kind)
 
-        def store(self, places: Any, value: Any, mask: Any) -> Any:
+        def store(self, pointers: Any, value: Any, mask: Any) -> Any:
             count["stored"] += int(mask.sum()) * value.itemsize
-            return memory.store(places, value, mask)
+            return memory.store(pointers, value, mask)
 
-        def atomic_rmw(self, operation: Any, places: Any, value: Any, mask: Any, order: Any) -> Any:
+        def atomic_rmw(
+            self, operation: Any, pointers: Any, value: Any, mask: Any, order: Any
+        ) -> Any:
             count["loaded"] += int(mask.sum()) * value.itemsize
             count["stored"] += int(mask.sum()) * value.itemsize
-            return memory.atomic_rmw(operation, places, value, mask, order)
+            return memory.atomic_rmw(operation, pointers, value, mask, order)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)

@@ -106,34 +106,29 @@ class Contest:
 
     def __init__(self, course: Course, exercise: Exercise, submitted: Path):
         self.course, self.exercise, self.race = course, exercise, race_of(course, exercise)
-        if not submitted.is_dir():
-            raise UserError(
-                f"There is no folder {submitted}. Name the one with the submissions: "
-                "--submitted DIR"
-            )
+        submissions.expect_folder(submitted)
         self.executor = LocalExecutor()
         self.executor.begin(course.root, [exercise.name])
         limits = Limits.configured(course.config)
-        found = submissions.find([exercise], submitted)
-        self.setting = WorkerConfig(
-            root=str(course.root),
-            exercises=(exercise.name,),
-            limits=limits,
-            hidden=(str(course.root), str(course.into), str(submitted.resolve())),
-            imports=submissions.imported(found, limits.notebook_mb),
-            packages=tuple(course.packages),
+        hand_ins = submissions.find([exercise], submitted)
+        self.setting = WorkerConfig.for_course(
+            course,
+            [exercise],
+            limits,
+            hidden=[submitted.resolve()],
+            imports=submissions.imported(hand_ins, limits.notebook_mb),
         )
         self.entrants: list[Entrant] = []
         self.left_out: list[LeftOut] = []
-        records = [record_of(course, item.student, exercise.name) for item in found]
+        records = [record_of(course, item.student, exercise.name) for item in hand_ins]
         if not any(records):
-            what = "has a grade" if found else "was found"
+            state = "has a grade" if hand_ins else "was found"
             raise UserError(
-                f"No submission of {exercise.name} in {submitted} {what}. The race takes those "
+                f"No submission of {exercise.name} in {submitted} {state}. The race takes those "
                 f"with all points for {self._functions}. Run: python -m autograder grade "
                 f"{exercise.name}"
             )
-        for submission, record in zip(found, records, strict=True):
+        for submission, record in zip(hand_ins, records, strict=True):
             unit = submission.read(self.setting.limits_of(exercise.name))
             self._admit(
                 Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit)
@@ -175,17 +170,10 @@ class Contest:
     def _expect_some(self) -> None:
         """Raise `UserError` if no student is left."""
         if all(entrant.course for entrant in self.entrants):
-            first = [
-                f"{own.student}: {own.reason.rstrip('.')}." for own in self.left_out[:MOST_NAMED]
-            ]
-            more = (
-                f" And {len(self.left_out) - MOST_NAMED} more."
-                if self.left_out[MOST_NAMED:]
-                else ""
-            )
-            raise UserError(
-                f"No submission of {self.exercise.name} can take part. {' '.join(first)}{more}"
-            )
+            first, others = self.left_out[:MOST_NAMED], self.left_out[MOST_NAMED:]
+            named = " ".join(f"{entry.student}: {entry.reason.rstrip('.')}." for entry in first)
+            more = f" And {len(others)} more." if others else ""
+            raise UserError(f"No submission of {self.exercise.name} can take part. {named}{more}")
 
     def isolate(self, wanted: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox, and how kernels are measured; add the
@@ -247,22 +235,23 @@ class Contest:
             Job(key, "apply", (entrant.unit, laps.lap_of, value, self.mode))
             for key, (entrant, value) in enumerate(pairs)
         ]
-        found: dict[int, Lap] = {}
+        results: dict[int, Lap] = {}
         with self._backend(1 if timed else min(cores.count(), len(jobs))) as backend:
-            for some in [[job] for job in jobs] if timed else [jobs]:
+            # Timed laps one by one, each with the GPU to itself.
+            batches = [[job] for job in jobs] if timed else [jobs]
+            for batch in batches:
                 with gpu_conditions.watched(timed) as conditions:
-                    for key, answer in _answers(backend, some):
+                    for key, answer in _answers(backend, batch):
                         entrant, value = pairs[key]
                         if isinstance(answer, Exception):
-                            answer = Lap(
-                                value,
-                                reason=text.line(f"It could not be run: {answer}", MOST_REASON),
-                            )
+                            reason = text.line(f"It could not be run: {answer}", MOST_REASON)
+                            answer = Lap(value, reason=reason)
                         answer.conditions = conditions
-                        found[key] = answer
+                        results[key] = answer
                         yield f"{entrant.name}, {self.race.setting} = {value}"
         for number, entrant in enumerate(self.entrants):
-            entrant.laps = [found[number * count + place] for place in range(count)]
+            first = number * count
+            entrant.laps = [results[key] for key in range(first, first + count)]
         for entrant in list(self.entrants):
             if all(lap.reason for lap in entrant.laps):
                 self.entrants.remove(entrant)
@@ -285,22 +274,24 @@ class Contest:
         bytes moved.
         """
         if self.mode.timed:
-            return geometric_mean([one.milliseconds / one.rival for one in lap.measured])
-        return float(sum(one.moved for one in lap.measured))
+            return geometric_mean([part.milliseconds / part.rival for part in lap.measured])
+        return float(sum(part.moved for part in lap.measured))
 
     def placed(self) -> list[Placed]:
         """Return the entrants' places, each with its best lap; those with equal scores share a
         place.
         """
-        best = []
+        scored = []
         for entrant in self.entrants:
-            lap = min((lap for lap in entrant.laps if not lap.reason), key=self.score)
-            best.append((self.score(lap), entrant, lap))
-        best.sort(key=lambda own: (own[0], own[1].name))
-        return [
-            Placed(1 + sum(other[0] < own[0] for other in best), own[1], own[2], own[0])
-            for own in best
-        ]
+            finished = [lap for lap in entrant.laps if not lap.reason]
+            best = min(finished, key=self.score)
+            scored.append((self.score(best), entrant, best))
+        scored.sort(key=lambda entry: (entry[0], entry[1].name))
+        placed = []
+        for score, entrant, lap in scored:
+            better = sum(other < score for other, _, _ in scored)
+            placed.append(Placed(1 + better, entrant, lap, score))
+        return placed
 
 
 def _answers(backend: Backend, jobs: list[Job]) -> Iterator[tuple[int, Any]]:
@@ -344,8 +335,11 @@ def mode_of(setting: WorkerConfig) -> Mode:
 def _name_of(student: str) -> str:
     """Return a student's name, marked where it reads like the name of the course's own entrant."""
     name = text.line(student)
-    letters, others = ("".join(filter(str.isalnum, one.casefold())) for one in (COURSE, name))
-    return f"{name} (a student)" if letters in others else name
+
+    def letters(title: str) -> str:
+        return "".join(filter(str.isalnum, title.casefold()))
+
+    return f"{name} (a student)" if letters(COURSE) in letters(name) else name
 
 
 def _redrawn(unit: Unit) -> Unit:
@@ -378,17 +372,17 @@ def score_of(contest: Contest, score: float) -> str:
     return f"{score:.2f} ×" if contest.mode.timed else f"{score / 1e6:.2f} MB"
 
 
-def cells_of(contest: Contest, one: Measured) -> list[str]:
+def cells_of(contest: Contest, measured: Measured) -> list[str]:
     """Return what was measured of one part at one length, as the cells of a row under
     `columns_of`.
     """
     if contest.mode.timed:
         return [
-            f"{one.milliseconds:,.3f}",
-            f"{one.rival:,.3f}",
-            f"{one.milliseconds / one.rival:.2f} ×",
+            f"{measured.milliseconds:,.3f}",
+            f"{measured.rival:,.3f}",
+            f"{measured.milliseconds / measured.rival:.2f} ×",
         ]
-    return [f"{getattr(one, name):,}" for name in COUNTS]
+    return [f"{getattr(measured, name):,}" for name in COUNTS]
 
 
 def columns_of(contest: Contest) -> list[str]:
@@ -398,27 +392,27 @@ def columns_of(contest: Contest) -> list[str]:
     return [name.capitalize() for name in COUNTS.values()]
 
 
-def note_of(contest: Contest, own: Placed) -> str:
+def note_of(contest: Contest, placed: Placed) -> str:
     """Return a line on the laps of an entrant that are not its best, and on the conditions of
     the GPU.
     """
-    laps = [lap for lap in own.entrant.laps if lap is not own.lap]
-    said = [
+    laps = [lap for lap in placed.entrant.laps if lap is not placed.lap]
+    parts = [
         f"{contest.race.setting} = {lap.value}: "
         f"{lap.reason or score_of(contest, contest.score(lap))}"
         for lap in laps
     ]
-    conditions = conditions_of(own.lap.conditions)
-    return "; ".join([*said, f"GPU: {conditions}"] if conditions else said)
+    conditions = conditions_of(placed.lap.conditions)
+    return "; ".join([*parts, f"GPU: {conditions}"] if conditions else parts)
 
 
-def conditions_of(found: dict[str, Any]) -> str:
+def conditions_of(conditions: dict[str, Any]) -> str:
     """Return the conditions of a GPU in one line; "" if they are not known."""
-    if not found:
+    if not conditions:
         return ""
-    clock = "–".join(str(one) for one in sorted(set(found["sm_mhz"])))
-    slowed = f", slowed by {', '.join(found['slowed_by'])}" if found["slowed_by"] else ""
-    return f"{clock} MHz, up to {found['celsius']} °C and {found['watts']:.0f} W{slowed}"
+    clock = "–".join(map(str, sorted(set(conditions["sm_mhz"]))))
+    slowed = f", slowed by {', '.join(conditions['slowed_by'])}" if conditions["slowed_by"] else ""
+    return f"{clock} MHz, up to {conditions['celsius']} °C and {conditions['watts']:.0f} W{slowed}"
 
 
 def write_page(contest: Contest, path: Path) -> None:
@@ -428,7 +422,7 @@ def write_page(contest: Contest, path: Path) -> None:
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["code"] = code.inline
-    most = max(own.score for own in placed)
+    most = max(entry.score for entry in placed)
     page = environment.get_template("race.html.j2").render(
         title=contest.exercise.title,
         functions=contest.race.functions,
@@ -443,18 +437,19 @@ def write_page(contest: Contest, path: Path) -> None:
         left_out=contest.left_out,
         rows=[
             {
-                "rank": own.rank,
-                "name": own.entrant.name,
-                "course": own.entrant.course,
-                "value": own.lap.value,
-                "score": score_of(contest, own.score),
-                "width": f"{100 * own.score / most:.1f}",
+                "rank": entry.rank,
+                "name": entry.entrant.name,
+                "course": entry.entrant.course,
+                "value": entry.lap.value,
+                "score": score_of(contest, entry.score),
+                "width": f"{100 * entry.score / most:.1f}",
                 "parts": [
-                    (f"{one.part}, n = {one.n}", cells_of(contest, one)) for one in own.lap.measured
+                    (f"{part.part}, n = {part.n}", cells_of(contest, part))
+                    for part in entry.lap.measured
                 ],
-                "note": note_of(contest, own),
+                "note": note_of(contest, entry),
             }
-            for own in placed
+            for entry in placed
         ],
     )
     path.write_text(page, encoding="utf-8")
@@ -465,8 +460,8 @@ def device_of(mode: Mode) -> str:
     import torch
     import triton
 
-    where = torch.cuda.get_device_name() if mode.device == "cuda" else "a CPU"
-    return f"{where}, torch {torch.__version__.partition('+')[0]}, Triton {triton.__version__}"
+    device = torch.cuda.get_device_name() if mode.device == "cuda" else "a CPU"
+    return f"{device}, torch {torch.__version__.partition('+')[0]}, Triton {triton.__version__}"
 
 
 def write_csv(contest: Contest, path: Path) -> None:
@@ -487,28 +482,27 @@ def write_csv(contest: Contest, path: Path) -> None:
         "reason",
     ]
     lines: list[list[Any]] = [names]
-    for own in contest.placed():
-        for lap in own.entrant.laps:
+    for entry in contest.placed():
+        for lap in entry.entrant.laps:
             about = [
-                own.rank,
-                text.cell_of_table(own.entrant.name),
-                int(own.entrant.course),
+                entry.rank,
+                text.cell_of_table(entry.entrant.name),
+                int(entry.entrant.course),
                 lap.value,
+                int(lap is entry.lap),
             ]
-            about.append(int(lap is own.lap))
-            for one in lap.measured:
-                found = (
-                    [one.milliseconds, one.rival]
-                    if timed
-                    else [getattr(one, name) for name in COUNTS]
-                )
-                lines.append([*about, one.part, one.n, *found, ""])
+            for part in lap.measured:
+                if timed:
+                    values = [part.milliseconds, part.rival]
+                else:
+                    values = [getattr(part, name) for name in COUNTS]
+                lines.append([*about, part.part, part.n, *values, ""])
             if lap.reason:
                 lines.append([*about, "", "", *[""] * len(columns), text.cell_of_table(lap.reason)])
-    for left in contest.left_out:
+    for dropped in contest.left_out:
         blank = [""] * (len(names) - 3)
         lines.append(
-            ["", text.cell_of_table(left.student), *blank, text.cell_of_table(left.reason)]
+            ["", text.cell_of_table(dropped.student), *blank, text.cell_of_table(dropped.reason)]
         )
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lines)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).parent / "inside"
 SHARED = Path(__file__).parent.parent / "checking" / "shared_with_guest.py"
-"""All of ours that is inside: the guest's program, and the one file of the checks' runtime that
-it uses.
+"""All of our files that a sandbox has: the guest's program, and the one file of the checks' runtime
+that it uses.
 """
 ROOT = "/guest"
 """The folder of the guest's program there, with the same layout as `autograder` here."""
@@ -78,13 +78,11 @@ def missing() -> list[str]:
             command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS
         )
     if run.returncode:
-        refusal = run.stderr.strip().splitlines()[-1:] or [
-            "namespaces inside bubblewrap are refused"
-        ]
+        lines = run.stderr.strip().splitlines() or ["namespaces inside bubblewrap are refused"]
+        for_container = f"{OPENED}, and on the machine below it " if in_container() else ""
         lacks.append(
-            f"the kernel refuses namespaces to this user ({refusal[0]}); "
-            + (f"{OPENED}, and on the machine below it " if in_container() else "")
-            + "allow them with sysctl kernel.unprivileged_userns_clone=1 "
+            f"the kernel refuses namespaces to this user ({lines[-1]}); {for_container}"
+            "allow them with sysctl kernel.unprivileged_userns_clone=1 "
             "user.max_user_namespaces=15000, and on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0"
         )
@@ -99,18 +97,10 @@ def in_container() -> bool:
 
 def _paths() -> list[Path]:
     """Return the folders that a guest may read: the system, and this Python with its packages."""
-    paths = [Path("/usr")]
-    for folder in {
-        sys.base_prefix,
-        sys.prefix,
-        *(sysconfig.get_paths()[name] for name in ("purelib", "platlib")),
-    }:
-        path = Path(folder)
-        if not any(path == other or other in path.parents for other in paths):
-            paths.append(path)
-    return [
-        path for path in paths if not any(other in path.parents for other in paths if other != path)
-    ]
+    packages = [sysconfig.get_paths()[name] for name in ("purelib", "platlib")]
+    paths = {Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), *map(Path, packages)}
+    outermost = [path for path in paths if paths.isdisjoint(path.parents)]
+    return sorted(outermost, key=lambda path: (path != Path("/usr"), path))
 
 
 def environment(gpu: bool) -> dict[str, str]:
@@ -124,11 +114,8 @@ def driver_folders() -> list[str]:
     """Return the folders with a GPU's driver that nothing but LD_LIBRARY_PATH names, as images
     of containers do.
     """
-    folders = [
-        Path(name)
-        for name in os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        if name.startswith("/")
-    ]
+    names = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    folders = [Path(name) for name in names if name.startswith("/")]
     return [str(folder) for folder in folders if (folder / "libcuda.so.1").exists()]
 
 
@@ -156,9 +143,10 @@ def _system(gpu: bool = False) -> list[str]:
         binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest
     # has anyway.
-    for name in (
-        ("/sys/bus/pci", "/sys/devices", *driver_folders()) if gpu else ("/sys/devices/system/cpu",)
-    ):
+    devices = ["/sys/devices/system/cpu"]
+    if gpu:
+        devices = ["/sys/bus/pci", "/sys/devices", *driver_folders()]
+    for name in devices:
         binds += ["--ro-bind-try", name, name]
     return binds
 
@@ -171,8 +159,9 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     no limit on processes binds root.
     """
     paths = _paths()
-    covered = [str(Path(name).resolve()) for name in hidden]
-    covered = [name for name in covered if any(path in Path(name).parents for path in paths)]
+    # Only what is below a visible folder needs to be covered.
+    folders = [Path(name).resolve() for name in hidden]
+    covered = [str(folder) for folder in folders if not set(paths).isdisjoint(folder.parents)]
     devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname",
@@ -186,7 +175,7 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     ]  # fmt: skip
     if not any(path.is_relative_to(TEMPORARY) for path in paths):
         inner += ["--symlink", "scratch/.tmp", TEMPORARY]
-    # what one guest could leave there, the next could read
+    # otherwise one guest could leave something there for the next
     inner += ["--remount-ro", "/dev", "--remount-ro", "/"]
     if os.getuid():
         return [*inner, *program]
@@ -221,6 +210,7 @@ def as_nobody(
 
 def _environment(gpu: bool) -> list[str]:
     """Return bubblewrap's arguments for the environment of all that runs inside."""
+    folders = driver_folders() if gpu else []
     variables = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/scratch",
@@ -231,6 +221,6 @@ def _environment(gpu: bool) -> list[str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment(gpu),
         **(KERNELS if gpu else {}),
-        **({"LD_LIBRARY_PATH": ":".join(folders)} if gpu and (folders := driver_folders()) else {}),
+        **({"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}),
     }
     return [part for name, value in variables.items() for part in ("--setenv", name, value)]

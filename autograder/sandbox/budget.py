@@ -54,14 +54,15 @@ class Meter:
 
     def __init__(self, budget: Budget):
         self.budget = budget
-        self._cpu = self._idle = 0.0  # of this guest, as last told
+        self._cpu = self._idle = 0.0  # of this guest at the last look
         self._waited = 0.0  # since then
-        # what the budget held at the first look of this request
+        # the budget's computing and idle seconds at the first look of this request
         self._start: tuple[float, float] | None = None
 
     def begin(self) -> None:
         """Begin a request."""
-        self._start, self._waited = None, 0.0
+        self._start = None
+        self._waited = 0.0
 
     def waited(self, seconds: float) -> None:
         """Count a wait of the judge."""
@@ -77,7 +78,9 @@ class Meter:
         budget, limits = self.budget, self.budget.limits
         budget.cpu += max(0.0, usage["cpu"] - self._cpu)
         budget.idle += min(max(0.0, usage["idle"] - self._idle), self._waited)
-        self._cpu, self._idle, self._waited = usage["cpu"], usage["idle"], 0.0
+        self._cpu = usage["cpu"]
+        self._idle = usage["idle"]
+        self._waited = 0.0
         if self._start is None:
             self._start = budget.cpu, budget.idle
         if budget.cpu - self._start[0] > limits.cpu_seconds:

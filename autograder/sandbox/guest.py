@@ -71,8 +71,10 @@ class Guest:
         self.connection, self.limits, self.usage, self.stop = connection, limits, usage, stop
         self.budget = budget or Budget(limits)
         self.ended: Ended | None = None
-        self._meter, self._asked = Meter(self.budget), 0.0
-        self._came, self._chunk = bytearray(), memoryview(bytearray(CHUNK))
+        self._meter = Meter(self.budget)
+        self._last_look = 0.0  # when the keeper was asked
+        self._received = bytearray()  # and not taken yet
+        self._chunk = memoryview(bytearray(CHUNK))
         connection.setblocking(False)
 
     def request(
@@ -93,7 +95,7 @@ class Guest:
             raise self.ended
         frame = wire.pack(message, blobs)
         self._meter.begin()
-        self._asked = time.monotonic()
+        self._last_look = time.monotonic()
         try:
             self._send(frame)
             while True:
@@ -142,13 +144,10 @@ class Guest:
                 self._receive()
         except (ConnectionError, wire.Violation):
             raise RuntimeError(f"a guest did not start: {self._epitaph()}") from None
-        self._taken()
+        self._take_frame()
 
     def _handled(self, handler: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a handler makes of what the guest sent.
-
-        If it cannot, that is the guest's end, and not ours.
-        """
+        """Return a handler's result for what the guest sent; if it fails, only the guest ends."""
         start = time.process_time()
         try:
             return handler(*arguments)
@@ -172,64 +171,64 @@ class Guest:
 
     def _frame(self) -> tuple[dict[str, Any], list[memoryview]]:
         """Return the next frame; wait for it, within the limits."""
-        waited = 0.0  # for the rest of it, once it has begun
+        waited = 0.0  # for the rest of a frame, after its first bytes
         while not self._is_whole():
-            begun = bool(self._came)
+            has_begun = bool(self._received)
             seconds = self._wait()
-            waited += seconds if begun else 0.0
+            waited += seconds if has_begun else 0.0
             if waited > HALF_A_MESSAGE * self.limits.idle_seconds:
                 raise wire.Violation("half a message")
             self._receive()
-        return wire.unpack(*self._taken())
+        return wire.unpack(*self._take_frame())
 
     def _receive(self) -> None:
-        """Take what has come, if anything; raise `ConnectionResetError` if no more ever will."""
+        """Receive the bytes that are there, if any; raise `ConnectionResetError` at their end."""
         with contextlib.suppress(BlockingIOError):
             count = self.connection.recv_into(self._chunk)
             if not count:
                 raise ConnectionResetError
-            self._came += self._chunk[:count]
+            self._received += self._chunk[:count]
             self.budget.received += count
             if self._beyond_bytes():
                 self._look()
 
     def _is_whole(self) -> bool:
-        """Tell whether a frame has come whole."""
+        """Tell whether a whole frame is received."""
         size = wire.HEAD.size
-        return len(self._came) >= size and len(self._came) >= size + sum(
-            wire.lengths(self._came[:size])
-        )
+        if len(self._received) < size:
+            return False
+        return len(self._received) >= size + sum(wire.lengths(self._received[:size]))
 
     def _beyond_bytes(self) -> bool:
         return self.budget.received > self.limits.received_mb << 20
 
-    def _taken(self) -> tuple[bytes, memoryview]:
-        """Return the text and the data of the frame that has come, and leave what came behind
-        it.
-        """
-        size, came = wire.HEAD.size, self._came
-        text, data = wire.lengths(came[:size])
-        self._came = came[size + text + data :]
-        whole = memoryview(came).toreadonly()
-        return bytes(whole[size : size + text]), whole[size + text : size + text + data]
+    def _take_frame(self) -> tuple[bytes, memoryview]:
+        """Return the text and the data of the received frame; leave the bytes after it."""
+        received = self._received
+        head = wire.HEAD.size
+        text_size, data_size = wire.lengths(received[:head])
+        text_end = head + text_size
+        end = text_end + data_size
+        self._received = received[end:]
+        view = memoryview(received).toreadonly()
+        return bytes(view[head:text_end]), view[text_end:end]
 
     def _wait(self, to_send: bool = False) -> float:
         """Wait for the guest a little; return the seconds that count."""
         start = time.monotonic()
-        wanted = [self.connection]
-        ready = select.select(
-            [] if to_send else wanted, wanted if to_send else [], [], WAIT_SECONDS
-        )
+        readers = [] if to_send else [self.connection]
+        writers = [self.connection] if to_send else []
+        ready = select.select(readers, writers, [], WAIT_SECONDS)
         now = time.monotonic()
         waited = min(now - start, LONGEST_WAIT)
         self._meter.waited(waited)
-        if not any(ready) or now - self._asked > ASK_SECONDS:
+        if not any(ready) or now - self._last_look > ASK_SECONDS:
             self._look()
         return waited
 
     def _look(self) -> None:
         """Compare what the guest uses with the limits."""
-        self._asked = time.monotonic()
+        self._last_look = time.monotonic()
         usage = self.usage()
         if "ended" in usage:
             raise self.fail(self._epitaph(usage))
@@ -239,15 +238,16 @@ class Guest:
 
     def _epitaph(self, last: dict[str, Any] | None = None) -> Message:
         """Return why the guest is gone, as far as its keeper knows."""
-        # One that lives after a hundred answers has only cut the wire; one that ends may be long at
-        # it.
+        # It may take a while to end. If it still runs after a hundred answers, it has only closed
+        # its end of the wire.
         for _ in range(ANSWERS_BEFORE_AN_END):
             if last and "ended" in last:
                 break
             last = self.usage()
             time.sleep(0.02)
         last = last or {}
-        cause, code = last.get("ended"), int(last.get("code", 0))
+        cause = last.get("ended")
+        code = int(last.get("code", 0))
         if cause == "memory":
             return Message(MEMORY, most=self.limits.memory_mb)
         if cause == "signal":

@@ -88,7 +88,8 @@ class GuestPool:
         rehearsals: Iterable[str] = (),
     ):
         self.limits, self.gpu = limits, gpu
-        self.imports, self.besides = json.dumps(list(imports)), json.dumps(list(besides))
+        self.imports = json.dumps(list(imports))
+        self.besides = json.dumps(list(besides))
         self.rehearsals = json.dumps(list(rehearsals))
         self.hidden = [str(path) for path in hidden]
         self.process: subprocess.Popen[bytes] | None = None
@@ -159,8 +160,8 @@ class GuestPool:
             self._last.close()
             self._last = None
         if self.process:
-            # The whole group: bubblewrap's inner processes end with it only once they have asked
-            # for that.
+            # The whole group: bubblewrap's inner processes end with it only after they have asked
+            # the kernel for that.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -197,7 +198,7 @@ class Channel:
             raise RuntimeError(f"the sandbox is gone: {error}.") from None
         theirs.close()
         keepers.close()
-        guest = Guest(ours, limits, _Asked(control), control.close, budget)
+        guest = Guest(ours, limits, _KeeperUsage(control), control.close, budget)
         guest.wait_until_ready()
         return guest
 
@@ -207,8 +208,8 @@ class Channel:
         """
         answer = self.connection.recv(MOST_ANSWER)
         if answer != WARM:
-            said = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
-            raise RuntimeError(f"the sandbox did not start: {said or ENDED_SILENTLY}.")
+            reason = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
+            raise RuntimeError(f"the sandbox did not start: {reason or ENDED_SILENTLY}.")
         self.warm = True
 
     def close(self) -> None:
@@ -216,7 +217,7 @@ class Channel:
         self.connection.close()
 
 
-class _Asked:
+class _KeeperUsage:
     """Asks a keeper what its guest uses."""
 
     def __init__(self, control: socket.socket):
@@ -232,8 +233,8 @@ class _Asked:
                 self.control.send(b"?")
             try:
                 answer = self.control.recv(MOST_ANSWER)
-            # it ended with the question unread; what it sent last comes after this
             except ConnectionResetError:
+                # It ended without reading the question; its last message follows this error.
                 answer = self.control.recv(MOST_ANSWER)
             usage: dict[str, Any] = json.loads(answer or b'{"ended": "gone"}')
         except (OSError, ValueError):
@@ -268,24 +269,24 @@ class UnsandboxedGuests:
     def guest(self, budget: Budget | None = None) -> Guest:
         """Return a new `Guest`; raise `Ended` if its budget is spent."""
         _not_spent(budget)
-        begun, self._running = self._running or self._started(), None
-        listener, process = begun.listener, begun.process
+        started = self._running or self._started()
+        self._running = None
+        listener, process = started.listener, started.process
         listener.settimeout(START_SECONDS)
         try:
             connection, _ = listener.accept()
             connection.settimeout(10)
-            if connection.recv(len(begun.token), socket.MSG_WAITALL) != begun.token:
+            if connection.recv(len(started.token), socket.MSG_WAITALL) != started.token:
                 raise RuntimeError("another program answered instead of the guest")
         except OSError as error:
-            _end_tree(process, begun.folder)
+            _end_tree(process, started.folder)
             raise RuntimeError(f"Python did not start for the notebook: {error}") from None
         finally:
             listener.close()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         limits = budget.limits if budget is not None else self.limits
-        guest = Guest(
-            connection, limits, _Watched(process), lambda: _end_tree(process, begun.folder), budget
-        )
+        usage = _ProcessUsage(process)
+        guest = Guest(connection, limits, usage, lambda: _end_tree(process, started.folder), budget)
         guest.wait_until_ready()
         return guest
 
@@ -329,11 +330,13 @@ class _Started:
     folder: str
 
 
-class _Watched:
+class _ProcessUsage:
     """Reports what an ordinary process and its children use."""
 
     def __init__(self, process: subprocess.Popen[bytes]):
-        self.process, self.seen, self.tally = process, time.monotonic(), Tally(LONGEST_WAIT)
+        self.process = process
+        self.tally = Tally(LONGEST_WAIT)
+        self.last_look = time.monotonic()
 
     def __call__(self) -> dict[str, Any]:
         code = self.process.poll()
@@ -350,8 +353,8 @@ class _Watched:
                     running |= status == psutil.STATUS_RUNNING
                     disk |= status == psutil.STATUS_DISK_SLEEP
         now = time.monotonic()
-        self.tally.add(Look(cpu, running, disk), now - self.seen)
-        self.seen = now
+        self.tally.add(Look(cpu, running, disk), now - self.last_look)
+        self.last_look = now
         return {"cpu": self.tally.cpu, "idle": self.tally.idle}
 
 

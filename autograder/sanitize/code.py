@@ -1,5 +1,5 @@
 """How code and what a terminal shows become HTML: a few classes, which the page's style sheet
-colours.
+colors.
 """
 
 import functools
@@ -24,7 +24,7 @@ CLASSES = {
     Number: "m",
     String: "s",
 }
-"""What is coloured, by pygments' own short names; everything else looks like text."""
+"""What is colored, by pygments' own short names; everything else looks like text."""
 LANGUAGES = {
     "python": PythonLexer,
     "python3": PythonLexer,
@@ -32,7 +32,7 @@ LANGUAGES = {
     "ipython3": PythonLexer,
 }
 MOST_HIGHLIGHTED = 20_000
-"""Characters that are coloured; a lexer's time can grow with the square of them."""
+"""Characters that are colored; a lexer's time can grow with the square of them."""
 
 CONTROL = re.compile(
     r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ " r"-/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b"
@@ -40,9 +40,9 @@ CONTROL = re.compile(
 
 
 def block(text: str, language: str = "python") -> str:
-    """Return code as a block, coloured if pygments knows its language."""
+    """Return code as a block, colored if pygments knows its language."""
     lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
-    shown = _coloured(text, lexer) if lexer else html.escape(text, quote=False)
+    shown = _colored(text, lexer) if lexer else html.escape(text, quote=False)
     return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
 
 
@@ -51,18 +51,18 @@ def inline(text: Any) -> Markup:
     pieces = str(escape(str(text))).split("`")
     if len(pieces) % 2 == 0:
         return Markup("`".join(pieces))
-    return Markup(
-        "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
-    )
+    for i in range(1, len(pieces), 2):
+        pieces[i] = f"<code>{pieces[i]}</code>"
+    return Markup("".join(pieces))
 
 
 @functools.lru_cache(100)
 def _lexer(language: str) -> Lexer | None:
-    with_ends = {"stripnl": False, "ensurenl": False}
+    unchanged = {"stripnl": False, "ensurenl": False}
     if language.lower() in LANGUAGES:
-        return LANGUAGES[language.lower()](**with_ends)
+        return LANGUAGES[language.lower()](**unchanged)
     try:
-        return get_lexer_by_name(language, **with_ends) if language else None
+        return get_lexer_by_name(language, **unchanged) if language else None
     except ClassNotFound:
         return None
 
@@ -73,54 +73,61 @@ def _class(token: Any) -> str:
     return next((name for kind, name in CLASSES.items() if token in kind), "")
 
 
-def _coloured(text: str, lexer: Lexer) -> str:
-    """Return the tokens of code as HTML; neighbours of one class share an element."""
+def _colored(text: str, lexer: Lexer) -> str:
+    """Return the tokens of code as HTML; neighbors of one class share an element."""
     parts: list[str] = []
     last = ""
     for token, value in lexer.get_tokens(text):
         name = _class(token) if value.strip() else last
         if name != last:
-            parts.append("</span>" * bool(last) + (f'<span class="{name}">' if name else ""))
+            if last:
+                parts.append("</span>")
+            if name:
+                parts.append(f'<span class="{name}">')
             last = name
         parts.append(html.escape(value, quote=False))
-    return "".join([*parts, "</span>" * bool(last)])
+    if last:
+        parts.append("</span>")
+    return "".join(parts)
 
 
 def terminal(text: str) -> str:
-    """Return what was printed as HTML: bold and the eight colours of a terminal stay, other
+    """Return what was printed as HTML: bold and the eight colors of a terminal stay, other
     codes go.
     """
     parts: list[str] = []
-    start, look = 0, ("", "")
+    start = 0
+    style = ("", "")
     for code in CONTROL.finditer(text):
-        parts += _looking(text[start : code.start()], look)
+        parts.append(_styled(text[start : code.start()], style))
         start = code.end()
         if code[1] is not None:
-            look = _look(look, code[1])
-    return "".join([*parts, *_looking(text[start:], look)])
+            style = _style_after(style, code[1])
+    return "".join([*parts, _styled(text[start:], style)])
 
 
-def _looking(text: str, look: tuple[str, str]) -> list[str]:
-    classes = " ".join(filter(None, look))
+def _styled(text: str, style: tuple[str, str]) -> str:
+    classes = " ".join(filter(None, style))
     shown = html.escape(text, quote=False)
-    return [f'<span class="{classes}">{shown}</span>' if classes and text else shown]
+    return f'<span class="{classes}">{shown}</span>' if classes and text else shown
 
 
-def _look(look: tuple[str, str], codes: str) -> tuple[str, str]:
-    """Return weight and colour after some codes, such as 1;31."""
-    weight, colour = look
+def _style_after(style: tuple[str, str], codes: str) -> tuple[str, str]:
+    """Return weight and color after some codes, such as 1;31."""
+    weight, color = style
     numbers = [int(number or 0) for number in codes.split(";")]
     while numbers:
         number = numbers.pop(0)
-        if number in (38, 48):  # a colour by number or by its parts: left out
-            numbers = numbers[4 if numbers[:1] == [2] else 2 :]
-            colour = "" if number == 38 else colour
+        if number in (38, 48):  # a color by number (5;N) or by its parts (2;R;G;B): left out
+            is_by_parts = numbers[:1] == [2]
+            numbers = numbers[4 if is_by_parts else 2 :]
+            color = "" if number == 38 else color
         elif number == 0:
-            weight = colour = ""
+            weight = color = ""
         elif number in (1, 22):
             weight = "b" if number == 1 else ""
         elif 30 <= number <= 37 or 90 <= number <= 97:
-            colour = f"t{number % 10}"
+            color = f"t{number % 10}"
         elif number == 39:
-            colour = ""
-    return weight, colour
+            color = ""
+    return weight, color

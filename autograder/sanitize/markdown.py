@@ -112,7 +112,7 @@ class Renderer(HTMLRenderer):
         return super().text(text).replace("$", DOLLAR)
 
     def block_code(self, code_text: str, info: str | None = None) -> str:
-        """Colour code whose language is named; of a diagram, show the source."""
+        """Color code whose language is named; of a diagram, show the source."""
         language = (info or "").split(maxsplit=1)[0] if (info or "").strip() else ""
         # which other programs put into a page as it is
         self.harmless &= not language.startswith("mermaid")

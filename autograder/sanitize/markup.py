@@ -41,8 +41,8 @@ STYLES = set(
     "background-color border color font-family font-size font-style font-weight margin padding "
     "text-align text-decoration vertical-align white-space width".split()
 )
-# Words, colours and lengths. No minus, which lets a margin reach over what stands before it; no way
-# to write url().
+# Words, colors and lengths. No minus, because a negative margin covers what is before it; no way to
+# write url().
 STYLE_VALUE = re.compile(
     r"(?:rgba?\([0-9., %]*+\)|#[0-9a-f]++|[0-9.]++(?:px|em|ex|rem|pt|%)?+|[a-z]++(?:-[a-z]++)*+|[ "
     r",/]++)*+"
@@ -115,14 +115,14 @@ def laid_out(
     and False.
     """
     try:
-        made = as_html()
-        if html_work(made) > MOST_WORK:
+        page = as_html()
+        if html_work(page) > MOST_WORK:
             return plain_text(text, TOO_LARGE), False
-        cleaned = (_cleaner(attachments) if attachments else _CLEANER).clean(made)
+        cleaned = (_cleaner(attachments) if attachments else _CLEANER).clean(page)
     except Exception:  # among others RecursionError: whatever a student wrote is never our fault
         return plain_text(text, FAILED), False
     pictures = sum(len(data) for bundle in (attachments or {}).values() for data in bundle.values())
-    if len(cleaned) > MOST_GROWTH * len(made) + pictures + SMALL:
+    if len(cleaned) > MOST_GROWTH * len(page) + pictures + SMALL:
         return plain_text(text, TOO_LARGE), False
     return cleaned, True
 
@@ -201,10 +201,13 @@ def _style(text: str) -> str | None:
     """Return the declarations that are known and plain."""
     if len(text) > MOST_STYLE:
         return None
-    pairs = [declaration.partition(":") for declaration in text.lower().split(";")]
-    kept = [(name.strip(), value.strip()) for name, _, value in pairs if name.strip() in STYLES]
+    pairs = [part.partition(":") for part in text.lower().split(";")]
+    declarations = [
+        (name.strip(), value.strip()) for name, _, value in pairs if name.strip() in STYLES
+    ]
     return (
-        ";".join(f"{name}:{value}" for name, value in kept if STYLE_VALUE.fullmatch(value)) or None
+        ";".join(f"{name}:{value}" for name, value in declarations if STYLE_VALUE.fullmatch(value))
+        or None
     )
 
 
@@ -215,10 +218,9 @@ def _cleaner(attachments: Attachments) -> nh3.Cleaner:
         allowed_classes=CLASSES,
         attribute_filter=functools.partial(_attribute, attachments),
         filter_style_properties=STYLES,
-        # The filter has looked at each address already; these are the forms in which it comes and
-        # goes.
+        # The filter above checks each address; these are the forms that it accepts and returns.
         url_schemes={"http", "https", "mailto", "data", "attachment"},
-        # Who has no mouse can scroll a long line, too.
+        # Without a mouse, a long line can be scrolled by keys.
         set_tag_attribute_values={
             "input": {"type": "checkbox", "disabled": ""},
             "pre": {"tabindex": "0"},

@@ -30,8 +30,8 @@ MOST_LINES = 100
 """Lines of a traceback that are kept."""
 MOST_LABEL = 2000
 """Characters of an error's name, and of its message, that are kept."""
-MOST_COLOURS = 1000
-"""Terminal codes in one text that become colours; with more than that, nbconvert takes too long."""
+MOST_COLORS = 1000
+"""Terminal codes in one text that become colors; with more than that, nbconvert takes too long."""
 MESSAGE_COST = 32
 """What each message costs besides its text, so that a million of empty ones end too."""
 PICTURES_PER_CELL = 5
@@ -56,25 +56,24 @@ class Collected:
     """
 
     def __init__(self, limits: Limits):
-        self.left, self.picture = limits.output_kb << 10, limits.picture_kb << 10
-        self.pictures_left = PICTURES_PER_CELL * self.picture
+        self.characters_left = limits.output_kb << 10
+        self.most_picture = limits.picture_kb << 10
+        self.pictures_left = PICTURES_PER_CELL * self.most_picture
         self.work_left = markup.MOST_WORK
         self.outputs: list[Cell] = []
         self.cut = False
 
     def add(self, raw: Any) -> None:
-        """Take one output, or what is left of it when it is bounded and inert."""
-        self.left -= MESSAGE_COST
+        """Add one output, bounded and inert."""
+        self.characters_left -= MESSAGE_COST
         kind = raw.get("output_type") if isinstance(raw, dict) else None
         if kind == "clear":
             self.outputs = []
-        elif self.left <= 0 or len(self.outputs) >= MOST_OUTPUTS:
+        elif self.characters_left <= 0 or len(self.outputs) >= MOST_OUTPUTS:
             self.cut = True
         elif kind == "stream":
-            self._stream(
-                "stderr" if raw.get("name") == "stderr" else "stdout",
-                self._printed(raw.get("text")),
-            )
+            name = "stderr" if raw.get("name") == "stderr" else "stdout"
+            self._stream(name, self._printed(raw.get("text")))
         elif kind == "error":
             self._error(raw)
         elif kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
@@ -84,11 +83,14 @@ class Collected:
 
     def _text(self, text: Any, most: int | None = None) -> str:
         text = text if isinstance(text, str) else ""
-        room = max(self.left, 0) if most is None else min(max(self.left, 0), most)
+        room = max(self.characters_left, 0)
+        if most is not None:
+            room = min(room, most)
         if len(text) > room:
-            text, self.cut = text[:room], True
-        self.left -= len(text)
-        if text.count("\x1b") > MOST_COLOURS:
+            text = text[:room]
+            self.cut = True
+        self.characters_left -= len(text)
+        if text.count("\x1b") > MOST_COLORS:
             text = without_codes(text)
         return valid(text)
 
@@ -103,13 +105,12 @@ class Collected:
             self.outputs.append(new_output("stream", name=name, text=text))
 
     def _error(self, raw: dict[str, Any]) -> None:
-        name, value = (
-            self._printed(str(raw.get(part)), MOST_LABEL) for part in ("ename", "evalue")
-        )
+        name = self._printed(str(raw.get("ename")), MOST_LABEL)
+        value = self._printed(str(raw.get("evalue")), MOST_LABEL)
         lines = raw.get("traceback")
-        trace = (
-            [self._printed(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else []
-        )
+        if not isinstance(lines, list):
+            lines = []
+        trace = [self._printed(line) for line in lines[:MOST_LINES]]
         self.outputs.append(new_output("error", ename=name, evalue=value, traceback=trace))
 
     def _bundle(self, raw: dict[str, Any]) -> dict[str, str]:
@@ -139,28 +140,28 @@ class Collected:
 
     def _picture(self, value: str) -> dict[str, str]:
         """Return a picture, by what its bytes are and not by what it is called."""
-        if len(value) > self.picture * 2:
+        if len(value) > self.most_picture * 2:
             self.cut = True
             return {"text/plain": str(CUT)}
         picture = markup.picture_bytes(value)
         mime = markup.picture_type(picture) if picture is not None else None
         if picture is None or mime is None:
             return {}
-        if len(picture) > min(self.picture, self.pictures_left):
+        if len(picture) > min(self.most_picture, self.pictures_left):
             self.cut = True
             return {"text/plain": str(CUT)}
         self.pictures_left -= len(picture)
         text = "".join(value.split())
-        return (
-            {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
-        )
+        if mime in PAGE_PICTURES:
+            return {mime: text}
+        return {"text/html": markup.as_picture(mime, text)}
 
     def _drawing(self, value: str) -> dict[str, str]:
         """Return an SVG as a picture: in an `img`, a browser runs none of its scripts and
         fetches nothing.
         """
         encoded = markup.as_base64(value)
-        if len(encoded) > min(self.picture, self.pictures_left):
+        if len(encoded) > min(self.most_picture, self.pictures_left):
             self.cut = True
             return {"text/plain": str(CUT)}
         self.pictures_left -= len(encoded)
@@ -187,9 +188,9 @@ def clean_attachments(
         left out.
     """
     most = limits.picture_kb << 10
-    kept: dict[str, dict[str, str]] = {}
+    room = PICTURES_PER_CELL * most
+    pictures: dict[str, dict[str, str]] = {}
     notes: list[Message] = []
-    left = PICTURES_PER_CELL * most
     for name, bundle in attachments.items() if isinstance(attachments, dict) else ():
         mime, text = _picture_in(bundle)
         size = len(text) * 3 // 4
@@ -198,20 +199,17 @@ def clean_attachments(
         elif mime is None:
             reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = Message(
-                "it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb
-            )
-        elif size > left or len(kept) >= MOST_OUTPUTS:
+            sizes = {"size": size >> 10, "most": limits.picture_kb}
+            reason = Message("it has {size} KB; {most} KB is the most", **sizes)
+        elif size > room or len(pictures) >= MOST_OUTPUTS:
             reason = Message("the cell has more pictures than are kept")
         else:
-            kept[name] = {mime: text}
-            left -= size
+            pictures[name] = {mime: text}
+            room -= size
             continue
-        shown = line(str(name), MOST_NAME)
-        notes.append(
-            Message("The picture {name} was left out: {reason}.", name=shown, reason=reason)
-        )
-    return kept, notes
+        note = "The picture {name} was left out: {reason}."
+        notes.append(Message(note, name=line(str(name), MOST_NAME), reason=reason))
+    return pictures, notes
 
 
 def _picture_in(bundle: Any) -> tuple[str | None, str]:
@@ -273,7 +271,7 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
             cleaned, harmless = markup.plain_text(cell.source, markup.TOO_LARGE), False
         else:
             cleaned, harmless = markdown.inert_markdown(cell.source, attachments)
-        if not harmless:  # the pictures stand in the HTML now
+        if not harmless:  # the HTML contains the pictures now
             cell.source = markup.as_markdown(cleaned)
         elif attachments:
             cell["attachments"] = nbformat.from_dict(attachments)
@@ -281,9 +279,9 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
 
 
 def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -> bool:
-    """Cut a graded notebook down to its size, `graded_mb`; each cut leaves a line that says so.
+    """Cut a graded notebook down to `graded_mb`; a line in the place of each cut says so.
 
-    The largest outputs go first, and then, where that is not enough, the largest texts of cells.
+    The largest outputs are cut first and then, where that is not enough, the largest texts.
 
     Parameters
     ----------
@@ -292,7 +290,7 @@ def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -
     limits : Limits
         `graded_mb` is the most.
     is_ours : callable
-        Tells of a cell whether it, and its outputs, are the course's and stay.
+        Returns whether a cell, with its outputs, is the course's: then it is not cut.
 
     Returns
     -------

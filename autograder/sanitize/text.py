@@ -19,7 +19,7 @@ _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ACTING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\x1b(?!\\[[0-9;]*m)"
 )
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(rf"\S{{{MOST_WORD + 1},}}")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # What Windows allows in no name, whatever folder or ending it has.
@@ -32,13 +32,13 @@ def block(text: str, most: int = MOST_BLOCK) -> str:
     most `most` long.
     """
     text = text if len(text) <= most else text[:most] + " …"
-    text = valid(_COLOUR.sub("", text))
+    text = valid(_COLOR.sub("", text))
     text = _CONTROL.sub(_shown, text.replace("\r\n", "\n").replace("\r", "\n"))
     return _BIDIRECTIONAL.sub(_shown, text)
 
 
 def printed(text: str) -> str:
-    """Return what a cell printed as a notebook may keep it: of all that acts, only colours and
+    """Return what a cell printed as a notebook may keep it: of all that acts, only colors and
     carriage returns.
     """
     return _ACTING.sub(_shown, valid(text))
@@ -69,9 +69,8 @@ def name(raw: str) -> str:
 def _percent(letter: str) -> bytes:
     half = "\ud800" <= letter <= "\udfff"  # how Python writes a byte that is no UTF-8
     if half or letter in "\t\n" or _CONTROL.match(letter) or _BIDIRECTIONAL.match(letter):
-        data = letter.encode(
-            "utf-8", "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass"
-        )
+        is_byte = "\udc80" <= letter <= "\udcff"
+        data = letter.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
         return "".join(f"%{byte:02X}" for byte in data).encode()
     return letter.encode()
 
@@ -80,19 +79,15 @@ def unfit(name: str) -> str:
     """Return why a name can't be that of a file or folder on every system, to stand behind it;
     "" if it can.
     """
-    found = _NOT_IN_NAMES.search(name)
+    character = _NOT_IN_NAMES.search(name)
     if not name.strip(". ") or name[0] in ". " or name[-1] in ". ":
         return "cannot be a folder's name: it is empty, or has a dot or blank at an end"
-    if found:
-        return f"cannot be a folder's name: it has the character {found[0]}"
+    if character:
+        return f"cannot be a folder's name: it has the character {character[0]}"
     if _DEVICES.match(name):
         return "cannot be a folder's name: Windows has a device of that name"
-    if (
-        name != valid(name)
-        or _CONTROL.search(name)
-        or _BIDIRECTIONAL.search(name)
-        or set(name) & {"\n", "\t"}
-    ):
+    acts = _CONTROL.search(name) or _BIDIRECTIONAL.search(name)
+    if name != valid(name) or acts or set(name) & {"\n", "\t"}:
         return "cannot be a folder's name: it has characters that do not show"
     if len(name.encode()) > MOST_NAME:
         return f"cannot be a folder's name: it is longer than {MOST_NAME} bytes"

@@ -84,7 +84,7 @@ COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 it has 100 bytes.
 """
 
-Whose = Callable[[Sequence[str]], Callable[[str], str]]
+StudentOf = Callable[[Sequence[str]], Callable[[str], str]]
 """Takes all paths of an archive or folder, with packed files as files.
 
 Returns a function that takes one path, and returns the same text for all that one student
@@ -145,14 +145,14 @@ def _each_its_own(paths: Sequence[str]) -> Callable[[str], str]:
 
 
 @contextmanager
-def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
+def opened(path: Path, student_of: StudentOf = _each_its_own) -> Iterator[Source]:
     """Open an archive or a folder; its files can be read until it is closed.
 
     Parameters
     ----------
     path : Path
-    whose : callable, optional
-        See `Whose`: all that one student submitted shares its limits.
+    student_of : callable, optional
+        See `StudentOf`: all that one student submitted shares its limits.
 
     Raises
     ------
@@ -160,10 +160,10 @@ def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
         If it is neither, or if it contains something that no learning platform puts there.
     """
     name = text.line(text.name(path.name or str(path)), 200)
-    with contextlib.ExitStack() as held:
-        disk = held.enter_context(tempfile.TemporaryFile(prefix="collect-"))
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(tempfile.TemporaryFile(prefix="collect-"))
         if path.is_dir():
-            yield _unpacked(name, *_of_folder(path), disk, whose)
+            yield _unpacked(name, *_of_folder(path), disk, student_of)
             return
         if not path.exists():
             raise UserError(
@@ -171,10 +171,10 @@ def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
             )
         try:
             with _as_refused():
-                opened_zip = held.enter_context(zipfile.ZipFile(path))
+                opened_zip = stack.enter_context(zipfile.ZipFile(path))
             refused: list[tuple[str, str]] = []
             files = _of_zip(opened_zip, MOST_ENTRIES, MOST_MB, refused)
-            source = _unpacked(name, files, refused, disk, whose)
+            source = _unpacked(name, files, refused, disk, student_of)
         except Refused as error:
             raise UserError(
                 f"{path} {error}. Nothing was collected; download it again, or name a folder."
@@ -183,29 +183,32 @@ def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
 
 
 def _unpacked(
-    name: str, files: list[File], refused: list[tuple[str, str]], disk: IO[bytes], whose: Whose
+    name: str,
+    files: list[File],
+    refused: list[tuple[str, str]],
+    disk: IO[bytes],
+    student_of: StudentOf,
 ) -> Source:
     """Return a source with students' packed files unpacked, one level deep."""
     paths = [file.path for file in files]
-    unpacking = Unpacking(disk, whose(paths))
-    found: list[File] = []
+    unpacking = Unpacking(disk, student_of(paths))
+    unpacked: list[File] = []
     for file in files:
         base = file.path.rpartition("/")[2]
         tar = bool(TAR.search(base))
-        if base == archive.NAME or not (
-            tar or GZIPPED_NOTEBOOK.search(base) or base.lower().endswith(".zip")
-        ):
-            found.append(file)
+        packed = tar or GZIPPED_NOTEBOOK.search(base) or base.lower().endswith(".zip")
+        if base == archive.NAME or not packed:
+            unpacked.append(file)
             continue
         try:
             inside = unpacking.files(file)
         except Refused as error:
             refused.append((file.path, str(error)))
             continue
-        # which a notebook reads as it is
-        data = tar and not any(NOTEBOOK.search(one.path) for one in inside)
-        found += [file] if data else inside
-    return Source(name, found, refused, paths)
+        # A tar without a notebook is data, which a notebook reads as it is.
+        is_data = tar and not any(NOTEBOOK.search(unpacked_file.path) for unpacked_file in inside)
+        unpacked += [file] if is_data else inside
+    return Source(name, unpacked, refused, paths)
 
 
 class Unpacking:
@@ -215,12 +218,12 @@ class Unpacking:
     ----------
     disk : file
         A temporary file, for the contents.
-    whose : callable
+    student_of : callable
         Takes the path of a packed file, and returns the same text for all of one student.
     """
 
-    def __init__(self, disk: IO[bytes], whose: Callable[[str], str]):
-        self.disk, self.whose = disk, whose
+    def __init__(self, disk: IO[bytes], student_of: Callable[[str], str]):
+        self.disk, self.student_of = disk, student_of
         self.sizes, self.counts = Counter[str](), Counter[str]()
 
     def files(self, outer: File) -> list[File]:
@@ -238,27 +241,27 @@ class Unpacking:
             with _as_refused():
                 listed = _listed(outer, data)
         except Refused:
-            # which it took time to refuse
-            self.counts[self.whose(outer.path)] += MOST_ENTRIES_OF_ONE
+            # It took time to refuse it.
+            self.counts[self.student_of(outer.path)] += MOST_ENTRIES_OF_ONE
             raise
         self._count(outer, len(listed), 0)
         return [
             File(
                 f"{outer.path}/{file.path}",
                 outer.time,
-                self._kept(outer, file),
+                self._store(outer, file),
                 outer.path,
                 file.time,
             )
             for file in listed
         ]
 
-    def _kept(self, outer: File, file: File) -> Callable[[int], bytes]:
+    def _store(self, outer: File, file: File) -> Callable[[int], bytes]:
         """Return a function that reads a file's contents, which are unpacked now."""
         try:
             data = file.read(MOST_MB_OF_ONE * 1_000_000)
         except Refused as error:
-            return _refusing(str(error))
+            return _refusing_reader(str(error))
         size = len(data)
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
@@ -283,13 +286,11 @@ class Unpacking:
         Refused
             If it is too much.
         """
-        student = self.whose(outer.path)
+        student = self.student_of(outer.path)
         self.counts[student] += files
         self.sizes[student] += size
-        most_mb, most_files = (
-            2 * MOST_ATTEMPTS * MOST_MB_OF_ONE,
-            MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE,
-        )
+        most_mb = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE
+        most_files = MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
         if self.sizes[student] > most_mb * 1_000_000:
             raise Refused(
                 f"is one of this student's packed files that have more than {most_mb} MB in all"
@@ -311,7 +312,7 @@ def _listed(outer: File, data: bytes) -> list[File]:
     """
     base = outer.path.rpartition("/")[2]
     if GZIPPED_NOTEBOOK.search(base):
-        return [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
+        return [File(base[: -len(".gz")], outer.time, _reader_of(_gunzipped(data)))]
     if TAR.search(base):
         return _of_tar(data if base.lower().endswith(".tar") else _gunzipped(data))
     if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
@@ -319,7 +320,7 @@ def _listed(outer: File, data: bytes) -> list[File]:
     return _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
 
 
-def _giving(data: bytes) -> Callable[[int], bytes]:
+def _reader_of(data: bytes) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
         _check_size(len(data), most)
         return data
@@ -327,7 +328,7 @@ def _giving(data: bytes) -> Callable[[int], bytes]:
     return read
 
 
-def _refusing(reason: str) -> Callable[[int], bytes]:
+def _refusing_reader(reason: str) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
         raise Refused(reason)
 
@@ -348,21 +349,23 @@ def _gunzipped(data: bytes) -> bytes:
         If it is too large, cut off, or has more than one part.
     """
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    found, most, end = bytearray(), MOST_MB_OF_ONE * 1_000_000, 0
+    contents = bytearray()
+    most = MOST_MB_OF_ONE * 1_000_000
+    end = 0
     while end < len(data) and not unpacking.eof:
         start, end = end, end + CHUNK
-        found += unpacking.decompress(data[start:end], most + 1 - len(found))
-        if len(found) > most:
+        contents += unpacking.decompress(data[start:end], most + 1 - len(contents))
+        if len(contents) > most:
             raise Refused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
-        _check_packing(start, len(found))
+        _check_packing(start, len(contents))
     if not unpacking.eof or (unpacking.unused_data + data[end:]).strip(b"\0"):
         raise Refused("cannot be unpacked: it is cut off, or has more than one part")
-    return bytes(found)
+    return bytes(contents)
 
 
 def _check_packing(packed: int, size: int) -> None:
-    """Refuse packed bytes that hold almost nothing: to read them takes as long as to read a
-    file.
+    """Refuse many packed bytes that unpack to almost nothing: reading them takes as long as
+    reading a file.
     """
     if packed > 1.1 * size + CHUNK:
         raise Refused(f"has {packed / 1e6:.1f} MB that unpack to only {size / 1e6:.1f} MB")
@@ -371,14 +374,14 @@ def _check_packing(packed: int, size: int) -> None:
 class _Headers(io.BytesIO):
     """A tar, of which `tarfile` reads only the headers."""
 
-    left = MOST_TAR_HEADERS
+    remaining = MOST_TAR_HEADERS
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= MOST_TAR_HEADER:
             raise Refused("has a file whose name or description is too long")
         data = super().read(size)
-        self.left -= size if size > tarfile.BLOCKSIZE else 0
-        if self.left < 0 or DIGITS.search(data):
+        self.remaining -= size if size > tarfile.BLOCKSIZE else 0
+        if self.remaining < 0 or DIGITS.search(data):
             raise Refused("has files whose names or descriptions are too long")
         return data
 
@@ -391,13 +394,13 @@ def _of_tar(data: bytes) -> list[File]:
     Refused
         If one of them does not belong in a tar; then the whole tar is refused.
     """
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     with tarfile.open(fileobj=_Headers(data), mode="r:") as opened_tar:
         count = 0
         while (entry := opened_tar.next()) is not None:
             count += 1
             opened_tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps all of them
-            # as Git writes; each file gets a copy of them
+            # Git writes a comment; each file gets a copy of these headers.
             if not opened_tar.pax_headers.keys() <= {"comment"}:
                 raise Refused("has a description of all its files, which no usual program writes")
             if count > MOST_ENTRIES_OF_ONE:
@@ -407,13 +410,14 @@ def _of_tar(data: bytes) -> list[File]:
                 raise Refused(f"has a link or device, {path}")
             if entry.isdir() or path.endswith("/") or IGNORED.search(path):
                 continue
-            if path in found:
+            if path in files:
                 raise Refused(f"has two files named {path}")
             end = entry.offset_data + entry.size
             if not entry.offset_data <= end <= len(data):
                 raise Refused(f"cannot be unpacked: {path} is cut off")
-            found[path] = File(path, _when_of(entry.mtime), _giving(data[entry.offset_data : end]))
-    return list(found.values())
+            read = _reader_of(data[entry.offset_data : end])
+            files[path] = File(path, _time_of_seconds(entry.mtime), read)
+    return list(files.values())
 
 
 @contextmanager
@@ -421,9 +425,8 @@ def _as_refused() -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        raise Refused(
-            f"cannot be unpacked: {text.line(str(error), 200) or type(error).__name__}"
-        ) from None
+        reason = text.line(str(error), 200) or type(error).__name__
+        raise Refused(f"cannot be unpacked: {reason}") from None
 
 
 def _of_zip(
@@ -453,7 +456,7 @@ def _of_zip(
         raise Refused(f"unpacks to {size / 1e6:.0f} MB; at most {most_mb} MB are allowed")
     if sum(entry.compress_size for entry in entries) > opened_zip.start_dir:
         raise Refused("has files that share their bytes")
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     with_backslash: set[str] = set()
     for entry in entries:
         raw = _name(entry)
@@ -476,14 +479,15 @@ def _of_zip(
         if entry.compress_type not in COMPRESSIONS:
             raise Refused(f"uses an unusual compression ({path}): unpack it, and name the folder")
         _check_packing(entry.compress_size, entry.file_size)
-        with_backslash |= {path} if "\\" in raw else set()
-        if path in found:
+        if "\\" in raw:
+            with_backslash.add(path)
+        if path in files:
             if refused is None or path not in with_backslash:
                 raise Refused(f"has two files named {path}")
             refused.append((path, "has the name of another file"))
             continue
-        found[path] = File(path, _when(entry.date_time), _reading(opened_zip, entry))
-    return list(found.values())
+        files[path] = File(path, _time_of_stamp(entry.date_time), _zip_reader(opened_zip, entry))
+    return list(files.values())
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
@@ -525,12 +529,11 @@ def _path(raw: str) -> str:
         raise Refused(f"has a path of more than {MOST_PATH} characters, {shown}")
     if len(parts) > MOST_DEPTH:
         raise Refused(f"has more than {MOST_DEPTH} nested folders, {shown}")
-    return "/".join(text.name(part) for part in parts if part not in ("", ".")) + (
-        "/" if raw.endswith("/") else ""
-    )
+    path = "/".join(text.name(part) for part in parts if part not in ("", "."))
+    return f"{path}/" if raw.endswith("/") else path
 
 
-def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:
+def _zip_reader(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
         _check_size(entry.file_size, most)
         with _as_refused(), opened_zip.open(entry) as file:
@@ -539,14 +542,14 @@ def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[i
     return read
 
 
-def _when(stamp: tuple[int, ...]) -> datetime | None:
+def _time_of_stamp(stamp: tuple[int, ...]) -> datetime | None:
     try:
         return datetime(*stamp).astimezone()  # type: ignore[arg-type]  # six numbers
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _when_of(seconds: float) -> datetime | None:
+def _time_of_seconds(seconds: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(seconds).astimezone() if seconds else None
     except (ValueError, OverflowError, OSError):
@@ -579,17 +582,12 @@ def _of_folder(folder: Path) -> tuple[list[File], list[tuple[str, str]]]:
                     "only submissions."
                 )
             else:
-                files.append(
-                    File(
-                        path,
-                        datetime.fromtimestamp(kind.st_mtime).astimezone(),
-                        _reading_path(folder / raw),
-                    )
-                )
+                time = datetime.fromtimestamp(kind.st_mtime).astimezone()
+                files.append(File(path, time, _path_reader(folder / raw)))
     return files, refused
 
 
-def _reading_path(path: Path) -> Callable[[int], bytes]:
+def _path_reader(path: Path) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
         data, problem = read_file(path, most / 1e6)
         if data is None:

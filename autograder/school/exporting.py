@@ -11,12 +11,13 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from autograder.checking import files
 from autograder.course.config import Course, UserError
 from autograder.grades import records
 from autograder.sanitize import text
@@ -106,7 +107,7 @@ class Exported:
 
     def write(self, path: Path) -> None:
         """Write the file, all or nothing."""
-        with _whole(path) as new, new.open("w", newline="", encoding="utf-8") as file:
+        with files.replaced(path) as new, new.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(
                 [self.headings, *self.above, *(line.cells for line in self.lines)]
             )
@@ -156,8 +157,8 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
         If it is not a worksheet, or its assignment has different points than the exercise.
     """
     exercise = _only_exercise(grades)
-    own, points = sheet.column(roster.IDENTIFIER), sheet.column("grade")
-    if own < 0 or points < 0:
+    key, points = sheet.column(roster.IDENTIFIER), sheet.column("grade")
+    if key < 0 or points < 0:
         raise UserError(
             f"{sheet.path} has no columns Identifier and Grade. Name {WHERE[System.MOODLE]}."
         )
@@ -170,9 +171,9 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
             _check_points(cells[most], grade, exercise, "Moodle's assignment")
         cells[points] = _points(grade["score"])
         lines.append(Line([_cell(value) for value in cells], [grade]))
-    kept = [sheet.column(name) for name in (NUMBERS if anonymous else (*NUMBERS, *PEOPLE))]
-    made = Exported(sheet.headings, lines, [own], [points], missing=missing)
-    return _columns(made, sorted(at for at in kept if at >= 0))
+    columns = [sheet.column(name) for name in (NUMBERS if anonymous else (*NUMBERS, *PEOPLE))]
+    exported = Exported(sheet.headings, lines, [key], [points], missing=missing)
+    return _columns(exported, sorted(at for at in columns if at >= 0))
 
 
 def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bool) -> Exported:
@@ -191,7 +192,7 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
         raise UserError(
             f"{sheet.path} has no columns Student, ID and Section. Name {WHERE[System.CANVAS]}."
         )
-    own, last = sheet.column("id"), sheet.column("section")
+    key, last = sheet.column("id"), sheet.column("section")
     columns = {
         name: _assignment(sheet, name, known)
         for name in dict.fromkeys(grade["assignment"] for grade in grades)
@@ -210,20 +211,21 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
     lines = []
     for row_at, own_grades in matched.items():
         row = sheet.rows[row_at]
-        given = {grade["assignment"]: _points(grade["score"]) for grade in own_grades}
+        points = {grade["assignment"]: _points(grade["score"]) for grade in own_grades}
         cells = [
             *row[: last + 1],
-            *(given.get(name, row[at] if at >= 0 else "") for name, at in columns.items()),
+            *(points.get(name, row[at] if at >= 0 else "") for name, at in columns.items()),
         ]
         lines.append(Line([_cell(value) for value in cells], own_grades))
-    made = Exported(headings, lines, [own], list(range(last + 1, len(headings))), above, missing)
-    # the columns stay, since Canvas asks for them; its number alone says whose a row is
+    values = list(range(last + 1, len(headings)))
+    exported = Exported(headings, lines, [key], values, above, missing)
+    # The columns stay, because Canvas asks for them; only its number identifies a student.
     if anonymous:
-        for line in made.lines:
-            line.cells[: last + 1] = [
-                value if at == own else "" for at, value in enumerate(line.cells[: last + 1])
-            ]
-    return made
+        for line in exported.lines:
+            for at in range(last + 1):
+                if at != key:
+                    line.cells[at] = ""
+    return exported
 
 
 def feedback(course: Course, exported: Exported, system: System, path: Path) -> list[str]:
@@ -235,7 +237,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
     points and pages, for a mail merge.
     """
     lacking, listed, taken = [], [], set[str]()
-    with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
+    with files.replaced(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
         for line in exported.lines:
             for grade in line.grades:
                 student, exercise = grade["student_id"], grade["assignment"]
@@ -248,13 +250,13 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
                     name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"  # noqa: E501
                 else:
                     name = f"{_distinct(f'{_file_name(student)}_{exercise}', taken)}.html"
-                    whose = [
+                    person = [
                         grade[key]
                         for key in ("email", "first_name", "last_name", "student_id", "assignment")
                     ]
                     points = [_points(grade["score"]), _points(grade["max_score"])]
-                    listed.append([_cell(value) for value in (*whose, *points, name)])
-                made.write(page, name)
+                    listed.append([_cell(value) for value in (*person, *points, name)])
+                archive.write(page, name)
         if system != System.MOODLE:
             buffer = io.StringIO()
             headings = [
@@ -268,7 +270,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
                 "Attachment",
             ]
             csv.writer(buffer).writerows([headings, *listed])
-            made.writestr(MAIL_MERGE, buffer.getvalue())
+            archive.writestr(MAIL_MERGE, buffer.getvalue())
     return lacking
 
 
@@ -291,24 +293,24 @@ def _matched(
     none.
     """
     people = roster.of_sheet(sheet)
-    found: dict[int, list[Grade]] = {}
+    by_row: dict[int, list[Grade]] = {}
     missing: dict[str, str] = {}
     for grade in grades:
         person, reason = _person(grade, people, system)
         if person is None:
             missing[grade["student_id"]] = reason.replace("the roster", sheet.path.name)
             continue
-        there = found.setdefault(person.row, [])
-        if any(other["student_id"] != grade["student_id"] for other in there):
-            both = f"{there[0]['student_id']} and {grade['student_id']}"
+        row_grades = by_row.setdefault(person.row, [])
+        if any(other["student_id"] != grade["student_id"] for other in row_grades):
+            both = f"{row_grades[0]['student_id']} and {grade['student_id']}"
             raise UserError(
                 f"{both} both match {person.id} in {sheet.path}. Correct the roster, "
                 "and collect again."
             )
-        there.append(grade)
-    if not found:
+        row_grades.append(grade)
+    if not by_row:
         raise UserError(f"No student with a grade is in {sheet.path}. Name {WHERE[system]}.")
-    return dict(sorted(found.items())), sorted(missing.items())
+    return dict(sorted(by_row.items())), sorted(missing.items())
 
 
 def _person(grade: Grade, people: Roster, system: System) -> tuple[roster.Person | None, str]:
@@ -329,37 +331,39 @@ def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
     there is none.
     """
     title = roster.key(known.all[name].title) if name in known.all else ""
-    found = []
+    columns = []
     for at, heading in enumerate(sheet.headings):
-        own = re.sub(r" \(\d+\)$", "", heading)
-        if known.named(own) == name or own == name or (title and roster.key(own) == title):
-            found.append(at)
-    if len(found) > 1:
-        columns = " and ".join(sheet.headings[at] for at in found)
+        assignment = re.sub(r" \(\d+\)$", "", heading)
+        has_name = name in (assignment, known.named(assignment))
+        if has_name or (title and roster.key(assignment) == title):
+            columns.append(at)
+    if len(columns) > 1:
+        headings = " and ".join(sheet.headings[at] for at in columns)
         raise UserError(
-            f"{sheet.path} has several columns for {name}: {columns}. Remove all but one."
+            f"{sheet.path} has several columns for {name}: {headings}. Remove all but one."
         )
-    return found[0] if found else -1
+    return columns[0] if columns else -1
 
 
-def _check_points(said: str, grade: Grade, exercise: str, whose: str) -> None:
+def _check_points(points_there: str, grade: Grade, exercise: str, assignment: str) -> None:
     """Refuse a scale that isn't the exercise's: the points would be misread."""
     with contextlib.suppress(ValueError):
-        most = float(said.replace(",", "."))
+        most = float(points_there.replace(",", "."))
         if abs(most - grade["max_score"]) > 0.005:
-            own = _points(grade["max_score"])
+            points = _points(grade["max_score"])
             raise UserError(
-                f"{whose} has {most:g} points, but {exercise} has {own}. Set it to {own} there, "
-                "and export it again."
+                f"{assignment} has {most:g} points, but {exercise} has {points}. "
+                f"Set it to {points} there, and export it again."
             )
 
 
-def _columns(made: Exported, kept: list[int]) -> Exported:
+def _columns(exported: Exported, columns: list[int]) -> Exported:
     """Return an export with only some of its columns."""
-    lines = [Line([line.cells[at] for at in kept], line.grades) for line in made.lines]
-    headings = [made.headings[at] for at in kept]
-    key, values = ([kept.index(at) for at in those] for those in (made.key, made.values))
-    return Exported(headings, lines, key, values, missing=made.missing)
+    lines = [Line([line.cells[at] for at in columns], line.grades) for line in exported.lines]
+    headings = [exported.headings[at] for at in columns]
+    key = [columns.index(at) for at in exported.key]
+    values = [columns.index(at) for at in exported.values]
+    return Exported(headings, lines, key, values, missing=exported.missing)
 
 
 def _points(points: float) -> str:
@@ -382,20 +386,9 @@ def _distinct(name: str, taken: set[str]) -> str:
     """Return a name, with a number after it if it is taken, and take it; file systems may ignore
     case.
     """
-    own, number = name, 1
-    while own.casefold() in taken:
+    distinct, number = name, 1
+    while distinct.casefold() in taken:
         number += 1
-        own = f"{name}-{number}"
-    taken.add(own.casefold())
-    return own
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces the file when done, or is deleted."""
-    new = path.with_name(f"{path.name}.new")
-    try:
-        yield new
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        distinct = f"{name}-{number}"
+    taken.add(distinct.casefold())
+    return distinct

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 from dateutil import parser
 
-from autograder.course.config import UserError
+from autograder.course.config import STAMP, UserError
 from autograder.course.limits import Limits
 from autograder.grading.notebook import is_as_given
 from autograder.grading.submissions import (
@@ -33,7 +33,6 @@ from autograder.school.archives import TAR, File, Refused, Source
 from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, submitters_in
 from autograder.school.roster import Clues, Person, Roster, key, same_folder
 
-STAMP = "timestamp.txt"
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
 """As nbgrader's exchange writes it."""
 STAGE = ".collecting-"
@@ -69,7 +68,7 @@ class HandIn:
     time : datetime or None
         When it was submitted, or else the time of its file, which is usually the time of the
         download.
-    told : bool
+    time_known : bool
         Whether `time` is when it was submitted; only such a time is written to `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
@@ -85,7 +84,7 @@ class HandIn:
     where: str
     layout: str
     time: datetime | None
-    told: bool
+    time_known: bool
     late: bool
     order: int
     notebook: File
@@ -98,11 +97,10 @@ class HandIn:
         exercise.
         """
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
-        # The last is what the student's machine says, and decides only between files of one
-        # hand-in.
-        time, packed_time = (
-            at.timestamp() if at else 0.0 for at in (self.time, self.notebook.packed_time)
-        )
+        time = self.time.timestamp() if self.time else 0.0
+        # The student's machine wrote this time: it decides only between files of one hand-in.
+        packed = self.notebook.packed_time
+        packed_time = packed.timestamp() if packed else 0.0
         return time, self.order, plain, packed_time
 
 
@@ -151,26 +149,23 @@ class Collector:
 
     def plan(self, sources: Iterable[Source]) -> Plan:
         """Return the plan for some archives and folders; nothing is written."""
-        plan, found = Plan(), list[HandIn]()
+        plan = Plan()
+        hand_ins: list[HandIn] = []
         for source in sources:
             plan.unplaced += [(f"{source.name}: {path}", reason) for path, reason in source.refused]
-            found += self._of(source, plan)
+            hand_ins += self._of_source(source, plan)
         several: dict[tuple[str, str], list[HandIn]] = defaultdict(list)
-        for hand_in in found:
+        for hand_in in hand_ins:
             several[same_folder(hand_in.student), hand_in.exercise].append(hand_in)
-        for whose in sorted(several):
-            right = [hand_in for hand_in in several[whose] if not hand_in.called]
-            plan.unplaced += [
-                (hand_in.where, _misnamed(hand_in))
-                for hand_in in several[whose]
-                if right and hand_in.called
-            ]
+        for _, attempts in sorted(several.items()):
+            misnamed = [hand_in for hand_in in attempts if hand_in.called]
+            if 0 < len(misnamed) < len(attempts):
+                plan.unplaced += [(hand_in.where, _misnamed(hand_in)) for hand_in in misnamed]
+                attempts = [hand_in for hand_in in attempts if not hand_in.called]
             try:
-                self._choose(_by_age(right or several[whose]), plan)
+                self._choose(_by_age(attempts), plan)
             except Refused as error:
-                plan.unplaced += [
-                    (hand_in.where, str(error)) for hand_in in right or several[whose]
-                ]
+                plan.unplaced += [(hand_in.where, str(error)) for hand_in in attempts]
         return plan
 
     def _choose(self, attempts: list[HandIn], plan: Plan) -> None:
@@ -188,24 +183,21 @@ class Collector:
                 f"{' and '.join(names[:MOST_NAMED])} look like one name: name a roster "
                 "with --roster"
             )
-        counts = next(
-            (hand_in for hand_in in reversed(attempts) if not hand_in.blank), attempts[-1]
-        )
+        answered = [hand_in for hand_in in attempts if not hand_in.blank]
+        counts = (answered or attempts)[-1]
         plan.chosen.append((counts, self._fate(counts)))
         newer = False
         for hand_in in attempts:
             if hand_in is counts:
                 newer = True
             elif newer:
-                plan.unplaced.append(
-                    (hand_in.where, f"has no answer; {counts.where} has one, and counts")
-                )
+                reason = f"has no answer; {counts.where} has one, and counts"
+                plan.unplaced.append((hand_in.where, reason))
             else:
-                plan.unplaced.append(
-                    (hand_in.where, f"{counts.student} submitted a newer one, {counts.where}")
-                )
+                reason = f"{counts.student} submitted a newer one, {counts.where}"
+                plan.unplaced.append((hand_in.where, reason))
 
-    def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
+    def _of_source(self, source: Source, plan: Plan) -> Iterator[HandIn]:
         """Yield the submissions of one archive or folder."""
         naming = Naming(source.paths, self.exercises)
         by_folder = self._has_folder_for_each(source, naming)
@@ -219,7 +211,7 @@ class Collector:
             authors, reason = authors_of(file, naming, submitters, by_folder)
             for author in authors:
                 loose = () if author.layout != "by name" else (file.path.rpartition("/")[0],)
-                parts[(author.layout, author.own, author.number, *loose)].append((author, file))
+                parts[(author.layout, author.student, author.number, *loose)].append((author, file))
             if not authors and _is_notebook(file.path):
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
         groups = _are_groups([part[0][0] for part in parts.values()])
@@ -231,9 +223,8 @@ class Collector:
             numbers[_called(part[0][0], groups, alike)].add(part[0][0].number)
         for part in parts.values():
             alone = len(numbers[_called(part[0][0], groups, alike)]) == 1
-            yield from self._of_one(
-                source, part, plan, alone, groups, self._above(source, naming, part[0][1])
-            )
+            above = self._above(source, naming, part[0][1])
+            yield from self._of_student(source, part, plan, alone, groups, above)
 
     def _has_folder_for_each(self, source: Source, naming: Naming) -> bool:
         """Tell whether a folder for each student names the authors, and not the files in it, which
@@ -259,14 +250,12 @@ class Collector:
     def _above(self, source: Source, naming: Naming, file: File) -> list[Person]:
         """Return the students after whom a source, or a common folder in it, is named."""
         names = [re.sub(rf"({ENDING})$", "", source.name), *naming.below(file.path)[0].split("/")]
-        people = (
-            [self.roster.find(Clues(ids=(name,), names=(name,)))[0] for name in names]
-            if self.roster
-            else []
-        )
+        if not self.roster:
+            return []
+        people = [self.roster.find(Clues(ids=(name,), names=(name,)))[0] for name in names]
         return [person for person in people if person]
 
-    def _of_one(
+    def _of_student(
         self,
         source: Source,
         part: list[tuple[Author, File]],
@@ -284,7 +273,7 @@ class Collector:
         first = f"{source.name}: {part[0][1].path}"
         if len(notebooks) > MOST_NOTEBOOKS:
             reason = (
-                f"is one of {len(notebooks)} notebooks of {part[0][0].own}; at most "
+                f"is one of {len(notebooks)} notebooks of {part[0][0].student}; at most "
                 f"{MOST_NOTEBOOKS} are read"
             )
             plan.unplaced.append((first, reason))
@@ -300,10 +289,10 @@ class Collector:
             elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
                 shown = ", ".join(bases[:MOST_NAMED])
                 plan.unplaced.append(
-                    (first, f"{part[0][0].own} has no notebook among these files: {shown}")
+                    (first, f"{part[0][0].student} has no notebook among these files: {shown}")
                 )
             return
-        beside = _beside(part, {author.rest.rpartition("/")[0] for author, _ in notebooks})
+        beside = _files_beside(part, {author.rest.rpartition("/")[0] for author, _ in notebooks})
         for home, files in beside.items():
             try:
                 _contents(files, self.limits)
@@ -355,24 +344,22 @@ class Collector:
         different one.
         """
         called = self.exercises.named(file.path.rpartition("/")[2])
-        found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
-        if not found and alone:
-            found = self.only
-        if not found:
+        exercise = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
+        if not exercise and alone:
+            exercise = self.only
+        if not exercise:
             raise Refused("neither its name nor its cells match an exercise")
-        if self.only and found != self.only:
-            raise Refused(f"is {found}, but only {self.only} is collected")
-        return found, called if called != found else ""
+        if self.only and exercise != self.only:
+            raise Refused(f"is {exercise}, but only {self.only} is collected")
+        return exercise, called if called != exercise else ""
 
     def _student(self, author: Author, alone: bool, groups: bool) -> tuple[str, Person | None]:
         if self.roster:
             person, reason = self.roster.find(author.clues)
             if person is None and (groups or self.roster.knows(author.clues.number)):
-                found = (
-                    self.roster.find(author.clues._replace(names=(name,)))[0]
-                    for name in _behind_group(author)
-                )
-                person = next(filter(None, found), None)
+                clues = [author.clues._replace(names=(name,)) for name in _behind_group(author)]
+                people = [self.roster.find(clue)[0] for clue in clues]
+                person = next(filter(None, people), None)
             if person is None:
                 raise Refused(reason)
             if not alone and author.clues.number not in person.numbers:
@@ -380,13 +367,13 @@ class Collector:
             return person.id, person
         if not alone and author.layout == "Moodle":
             raise Refused(
-                f"several students are called {author.own}: name a roster with --roster, for "
+                f"several students are called {author.student}: name a roster with --roster, for "
                 "Moodle its worksheet"
             )
-        unfit = text.unfit(author.own)
+        unfit = text.unfit(author.student)
         if unfit:
-            raise Refused(f"{author.own} {unfit}; name a roster with --roster")
-        return author.own, None
+            raise Refused(f"{author.student} {unfit}; name a roster with --roster")
+        return author.student, None
 
     def _fate(self, hand_in: HandIn) -> Fate:
         """Return what is done with a submission, given the files that are already in its place.
@@ -412,13 +399,11 @@ class Collector:
         if there == new and beside(target, self.limits.beside_mb)[0] == _contents(
             hand_in.beside, self.limits
         ):
-            return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
+            return Fate.STAMPED if hand_in.time_known and since != hand_in.time else Fate.SAME
         if since is None:
-            files = (
-                [notebook]
-                if there is not None
-                else [path for path in target.glob("*") if path.is_file()]
-            )
+            files = [notebook]
+            if there is None:
+                files = [path for path in target.glob("*") if path.is_file()]
             times = [path.stat().st_mtime for path in files]
             since = datetime.fromtimestamp(max(times, default=0), UTC)
         return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
@@ -429,10 +414,10 @@ class Collector:
         All are written to a temporary folder, and moved into place when they are complete.
         """
         self.submitted.mkdir(parents=True, exist_ok=True)
-        for left in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
-            process = int(left.name.removeprefix(STAGE))
+        for leftover in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
+            process = int(leftover.name.removeprefix(STAGE))
             if process == os.getpid() or not psutil.pid_exists(process):
-                shutil.rmtree(left)
+                shutil.rmtree(leftover)
         stage = self.submitted / f"{STAGE}{os.getpid()}"
         stage.mkdir()
         try:
@@ -465,12 +450,12 @@ class Collector:
             path = folder / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        if hand_in.time and hand_in.told:
+        if hand_in.time and hand_in.time_known:
             (folder / STAMP).write_text(
                 hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8"
             )
         if hand_in.time:
-            # so that a later run knows what is newer
+            # A later run compares this time to find out which submission is newer.
             os.utime(notebook, (hand_in.time.timestamp(),) * 2)
         return folder
 
@@ -490,17 +475,17 @@ def _called(author: Author, groups: bool, alike: Callable[[str], str]) -> tuple[
     """Return a key that is equal for two authors who differ only in their number; `alike` is
     that of a name.
     """
-    name = (
-        _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
-    )
-    return author.layout, alike(name) or author.own
+    name = author.clues.names[0]
+    if groups and author.layout == "Moodle":
+        name = _behind_group(author)[-1]
+    return author.layout, alike(name) or author.student
 
 
 def _are_groups(authors: list[Author]) -> bool:
     """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all
     names have a hyphen.
     """
-    names = {author.number: author.own for author in authors if author.layout == "Moodle"}
+    names = {author.number: author.student for author in authors if author.layout == "Moodle"}
     return len(names) > 1 and all("-" in name for name in names.values())
 
 
@@ -508,7 +493,7 @@ def _behind_group(author: Author) -> list[str]:
     """Return the possible student names after a group's name, the longest first: both may have
     hyphens.
     """
-    parts = author.own.split("-") if author.layout == "Moodle" else []
+    parts = author.student.split("-") if author.layout == "Moodle" else []
     return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
 
 
@@ -531,13 +516,13 @@ def _not_opened(file: File) -> str:
     )
 
 
-def _beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[str, File]]:
+def _files_beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[str, File]]:
     """Return the files that belong to the notebooks of each folder: those in it and below, by
     relative path.
 
     A file belongs to the nearest folder with a notebook.
     """
-    found: dict[str, dict[str, File]] = {home: {} for home in homes}
+    files_of: dict[str, dict[str, File]] = {home: {} for home in homes}
     for author, file in part:
         above = [str(parent).removeprefix(".") for parent in PurePosixPath(author.rest).parents]
         home = next((folder for folder in above if folder in homes), None)
@@ -545,26 +530,18 @@ def _beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[
             continue
         relative = author.rest.removeprefix(f"{home}/") if home else author.rest
         names = relative.split("/")
-        if (
-            NOTHING_BESIDE.search(relative)
-            or names[0] in OURS
-            or len(relative.encode()) > text.MOST_NAME
-        ):
+        if NOTHING_BESIDE.search(relative) or names[0] in OURS:
             continue
-        if not any(map(text.unfit, names)):
-            found[home][relative] = file
-    for home, files in found.items():
+        if len(relative.encode()) <= text.MOST_NAME and not any(map(text.unfit, names)):
+            files_of[home][relative] = file
+    for home, files in files_of.items():
         # A zip can have a file and, as if it were a folder, files in it.
         folders = {
             same_folder(str(parent)) for relative in files for parent in Path(relative).parents
         }
-        kept = [
-            (relative, file)
-            for relative, file in files.items()
-            if same_folder(relative) not in folders
-        ]
-        found[home] = dict(kept[:MOST_FILES])
-    return found
+        separate = [entry for entry in files.items() if same_folder(entry[0]) not in folders]
+        files_of[home] = dict(separate[:MOST_FILES])
+    return files_of
 
 
 def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
@@ -575,12 +552,12 @@ def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
     Refused
         If they are larger than grading allows, or if one cannot be read.
     """
-    found: dict[str, bytes] = {}
-    left = limits.beside_mb * 1_000_000
+    contents: dict[str, bytes] = {}
+    remaining = limits.beside_mb * 1_000_000
     for relative, file in files.items():
-        found[relative] = file.read(left)
-        left -= len(found[relative])
-    return found
+        contents[relative] = file.read(remaining)
+        remaining -= len(contents[relative])
+    return contents
 
 
 def _is_notebook(path: str) -> bool:
@@ -606,11 +583,11 @@ def _time_of(person: Person | None) -> datetime | None:
     return _date(person.handed_in, local=True) if person and person.handed_in else None
 
 
-def _date(said: str, local: bool = False) -> datetime | None:
+def _date(written: str, local: bool = False) -> datetime | None:
     try:
-        found: datetime = parser.parse(text.line(said, 100))
+        date: datetime = parser.parse(text.line(written, 100))
     except Exception:  # dateutil has many ways to fail on a text that is not a date
         return None
-    if found.tzinfo is None:
-        return found.astimezone() if local else found.replace(tzinfo=UTC)
-    return found
+    if date.tzinfo is None:
+        return date.astimezone() if local else date.replace(tzinfo=UTC)
+    return date

@@ -16,7 +16,7 @@ import yaml
 
 from autograder.course.config import Exercise
 from autograder.grading import file_kinds
-from autograder.school.archives import File, Refused, Whose
+from autograder.school.archives import File, Refused, StudentOf
 from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
@@ -47,7 +47,7 @@ class Author:
         The name of the layout, for people.
     clues : Clues
         Clues for a search in the roster.
-    own : str
+    student : str
         The student's name if there is no roster; "" if it is unknown.
     number : str
         A number that distinguishes two authors of the same name; "" if it is unknown.
@@ -63,7 +63,7 @@ class Author:
 
     layout: str
     clues: Clues
-    own: str
+    student: str
     rest: str
     number: str = ""
     order: int = 0
@@ -158,17 +158,17 @@ class Naming:
 
     def folders(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Return the paths in each `folder`; none if most files are in no such folder."""
-        found = defaultdict(list)
+        by_folder = defaultdict(list)
         others = 0
         for path in filter(SUBMITTED.search, paths):
             folder = self.folder(path)
             if folder:
-                found[folder].append(path)
+                by_folder[folder].append(path)
             else:
                 others += 1
-        return dict(found) if 1 < len(found) > others else {}
+        return dict(by_folder) if 1 < len(by_folder) > others else {}
 
-    def whose(self, path: str) -> str:
+    def student_of(self, path: str) -> str:
         """Return a text that is equal for the paths of all files that one student submitted."""
         matched = self.match(path)
         if not matched:
@@ -178,9 +178,9 @@ class Naming:
         )
 
 
-def whose(exercises: "Exercises") -> Whose:
-    """Return what `archives.opened` needs to know what is one student's."""
-    return lambda paths: Naming(paths, exercises).whose
+def student_of(exercises: "Exercises") -> StudentOf:
+    """Return the function by which `archives.opened` finds out what one student submitted."""
+    return lambda paths: Naming(paths, exercises).student_of
 
 
 def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
@@ -198,13 +198,11 @@ def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
     counted = [*folders, *files] or list(entries)
     votes: list[tuple[int, int, str]] = []
     for layout, pattern in LAYOUTS:
-        fits = (
-            next(
-                filter(None, (pattern.fullmatch(path[len(base) :]) for path in entries[name])), None
-            )
-            for name in counted
-        )
-        ends = [fit.start("rest") for fit in fits if fit]
+        ends = []
+        for name in counted:
+            matches = (pattern.fullmatch(path[len(base) :]) for path in entries[name])
+            match = next(filter(None, matches), None)
+            ends += [match.start("rest")] if match else []
         votes.append((len(ends), -sum(ends), layout))
     most, _, layout = max(votes, key=lambda vote: vote[:2])
     if 2 * most >= len(counted) > 0:
@@ -240,7 +238,7 @@ def authors_of(
         layout=layout,
         clues=Clues((layout.lower(), number), ids, names=(part.get("name", ""),)),
         # Moodle numbers a class again for each assignment; in Canvas, a student keeps one number.
-        own=f"{name}_{number}" if layout == "Canvas" and number else name,
+        student=f"{name}_{number}" if layout == "Canvas" and number else name,
         rest=part["rest"],
         number=number,
         order=int(order or 0) or _moment(part.get("when", "")),
@@ -249,20 +247,17 @@ def authors_of(
     return [author], ""
 
 
-def _moment(said: str) -> int:
+def _moment(written: str) -> int:
     """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for
     other texts.
     """
-    day, _, clock = said.rpartition(", ")
+    day, _, clock = written.rpartition(", ")
     year, time, half = [*clock.split(" "), "", "", ""][:3]
     try:
-        return int(
-            datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p").strftime(
-                "%Y%m%d%H%M"
-            )
-        )
+        moment = datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p")
     except ValueError:
         return 0
+    return int(moment.strftime("%Y%m%d%H%M"))
 
 
 def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], str]:
@@ -271,60 +266,56 @@ def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], s
     """
     exercises = naming.exercises
     *folders, base = file.path.split("/")
-    theirs = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
-    if theirs and not file.packed:
-        return [], f"is in the folder {theirs[0]}, where OpenOLAT has no submissions"
+    of_tutors = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
+    if of_tutors and not file.packed:
+        return [], f"is in the folder {of_tutors[0]}, where OpenOLAT has no submissions"
     folder = naming.folder(file.packed or file.path)
     if by_folder and folder:
         return [Author("by name", Clues(ids=(folder,), names=(folder,)), folder, base)], ""
-    # the names inside are the student's
+    # The names inside a packed file are the student's.
     outer = [*reversed(file.packed.split("/"))] if file.packed else []
-    said = [name for name in map(exercises.without, outer) if name]
-    said = said or [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
-    if not said:
+    names = [name for name in map(exercises.without, outer) if name]
+    names = names or [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
+    if not names:
         return [], "neither its name nor its folders say whose it is"
     # `Untitled.ipynb` in a folder says less about its author than the folder's name.
-    own = (
-        said[1]
-        if len(said) > 1 and exercises.without(base) and not exercises.named(base)
-        else said[0]
-    )
+    student = names[0]
+    if len(names) > 1 and exercises.without(base) and not exercises.named(base):
+        student = names[1]
     # The name of a packed file, not a name inside it, says whose it is.
-    own = exercises.without(file.packed.rpartition("/")[2]) or own
-    return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
+    student = exercises.without(file.packed.rpartition("/")[2]) or student
+    return [Author("by name", Clues(ids=tuple(names), names=tuple(names)), student, base)], ""
 
 
 def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Author]]:
     """Return who submitted each folder of Gradescope's export, according to the
-    `submission_metadata.yml` beside it.
+    `submission_metadata.yml` next to it.
 
     Raises
     ------
     Refused
         If that is not YAML, or is too large.
     """
-    found = {}
-    lists = (
-        {f"{base}{METADATA}": base for base in naming.bases}
-        if naming.layout == "Gradescope"
-        else {}
-    )
+    submitters = {}
+    if naming.layout != "Gradescope":
+        return {}
+    bases = {f"{base}{METADATA}": base for base in naming.bases}
     for file in files:
-        if file.packed or file.path not in lists:
+        if file.packed or file.path not in bases:
             continue
         try:
             # Only as texts: no dates, and none of the merged maps by which a small file may expand
             # to a huge one.
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-            said = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
+            metadata = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise Refused(
                 f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}"
             ) from None
-        for folder, entry in said.items() if isinstance(said, dict) else ():
+        for folder, entry in metadata.items() if isinstance(metadata, dict) else ():
             if isinstance(folder, str) and isinstance(entry, dict):
-                found[lists[file.path] + folder] = _submitters(entry)
-    return found
+                submitters[bases[file.path] + folder] = _submitters(entry)
+    return submitters
 
 
 def _submitters(entry: dict[str, Any]) -> list[Author]:
@@ -334,25 +325,24 @@ def _submitters(entry: dict[str, Any]) -> list[Author]:
     for person in listed if isinstance(listed, list) else ():
         if not isinstance(person, dict):
             continue
-        sid, email, name = (
-            value.strip() if isinstance(value := person.get(key), str) and value != "null" else ""
-            for key in (":sid", ":email", ":name")
-        )
-        own = sid or email or name
-        authors.append(
-            Author("Gradescope", Clues(ids=(sid, email), names=(name,)), own, "", handed_in=when)
-        )
-    return [author for author in authors if author.own]
+        sid, email, name = (_text(person.get(key)) for key in (":sid", ":email", ":name"))
+        student = sid or email or name
+        clues = Clues(ids=(sid, email), names=(name,))
+        authors.append(Author("Gradescope", clues, student, "", handed_in=when))
+    return [author for author in authors if author.student]
 
 
-def _time(said: Any) -> datetime | None:
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) and value != "null" else ""
+
+
+def _time(written: Any) -> datetime | None:
     """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`,
     or else None.
     """
     try:
-        time = datetime.fromisoformat(
-            re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(said)).replace("UTC", "Z")
-        )
+        iso = re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(written)).replace("UTC", "Z")
+        time = datetime.fromisoformat(iso)
     except ValueError:
         return None
     return time if time.tzinfo else None
@@ -376,8 +366,8 @@ class Exercises:
         """Return the exercise that the name of a file or folder contains; "" for none and for
         several.
         """
-        found = [exercise for exercise, pattern in self._patterns.items() if pattern.search(name)]
-        return found[0] if len(found) == 1 else ""
+        matches = [exercise for exercise, pattern in self._patterns.items() if pattern.search(name)]
+        return matches[0] if len(matches) == 1 else ""
 
     def without(self, name: str) -> str:
         """Return the name of a file or folder without the exercise, the ending and marks of a

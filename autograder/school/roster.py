@@ -134,20 +134,22 @@ def read_sheet(path: Path) -> Sheet:
         data = file.read(MOST_MB * 1_000_000 + 1)
     if len(data) > MOST_MB * 1_000_000:
         raise UserError(f"{path} has more than {MOST_MB} MB, which is too large for a roster.")
-    said = _decoded(data)
-    if "\0" in said:
-        what = (
-            "a spreadsheet or another zip file, not a CSV file"
-            if data[:2] == b"PK"
-            else "not a CSV file"
-        )
+    decoded = _decoded(data)
+    if "\0" in decoded:
+        description = "not a CSV file"
+        if data[:2] == b"PK":
+            description = "a spreadsheet or another zip file, not a CSV file"
         raise UserError(
-            f"{path} is {what}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8)."
+            f"{path} is {description}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8)."
         )
-    first, _, rest = said.partition("\n")
-    told = SEPARATOR.fullmatch(first.rstrip("\r"))
-    delimiter = told[1] if told else max(",;\t", key=first.count)
-    lines = csv.reader(io.StringIO(rest if told else said, newline=""), delimiter=delimiter)
+    first, _, rest = decoded.partition("\n")
+    separator_line = SEPARATOR.fullmatch(first.rstrip("\r"))
+    if separator_line:
+        delimiter = separator_line[1]
+        decoded = rest
+    else:
+        delimiter = max(",;\t", key=first.count)
+    lines = csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter)
     try:
         rows = {number: row for number, row in enumerate(lines, 1) if any(row)}
     except csv.Error as error:
@@ -165,7 +167,7 @@ def read_sheet(path: Path) -> Sheet:
 def _decoded(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
-    # without a mark
+    # UTF-16 without a byte-order mark: every second byte of ASCII text is zero.
     for zeros, encoding in ((data[1:20:2], "utf-16-le"), (data[:20:2], "utf-16-be")):
         if len(zeros) > 1 and not any(zeros):
             return data.decode(encoding, "replace")
@@ -174,14 +176,14 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError:
         pass
     try:  # as spreadsheets on Chinese Windows write CSV: GBK, which is a part of this encoding
-        said = data.decode("gb18030")
+        chinese = data.decode("gb18030")
     except UnicodeDecodeError:
-        said = ""
+        chinese = ""
     # Spreadsheets of Western Europe write CSV in cp1252.
-    return said if _is_chinese(said) else data.decode("cp1252", "replace")
+    return chinese if _is_chinese(chinese) else data.decode("cp1252", "replace")
 
 
-def _is_chinese(said: str) -> bool:
+def _is_chinese(decoded: str) -> bool:
     """Tell whether most words that are not ASCII are Chinese: a text that was decoded as GBK, but
     may be Western.
 
@@ -189,11 +191,11 @@ def _is_chinese(said: str) -> bool:
     `Müller` as `M黮ler`. Such pairs are rare characters; a Chinese word has at least one common
     character.
     """
-    words = [word for word in re.findall(r"[A-Za-z\x80-\U0010ffff]+", said) if not word.isascii()]
-    chinese = [
-        word for word in words if not re.search("[A-Za-z]", word) and any(map(_is_common, word))
-    ]
-    return 2 * len(chinese) > len(words)
+    words = re.findall(r"[A-Za-z\x80-\U0010ffff]+", decoded)
+    foreign = [word for word in words if not word.isascii()]
+    without_latin = [word for word in foreign if not re.search("[A-Za-z]", word)]
+    chinese = [word for word in without_latin if any(map(_is_common, word))]
+    return 2 * len(chinese) > len(foreign)
 
 
 def _is_common(letter: str) -> bool:
@@ -211,9 +213,8 @@ def key(name: str) -> str:
     """Return a name for comparison: only letters and digits, without accents and strokes, in one
     case.
     """
-    letters = unicodedata.normalize(
-        "NFKD", unicodedata.normalize("NFKD", name).casefold().translate(PLAIN)
-    )
+    plain = unicodedata.normalize("NFKD", name).casefold().translate(PLAIN)
+    letters = unicodedata.normalize("NFKD", plain)
     return "".join(letter for letter in letters if letter.isalnum())
 
 
@@ -221,10 +222,9 @@ def _bare(name: str) -> str:
     """Return the `key` of a name whose letters with accents a system replaced by blanks; "" if
     too little is left.
     """
-    found = key(
-        "".join(letter for letter in unicodedata.normalize("NFC", name) if letter.isascii())
-    )
-    return found if len(found) >= LEAST_BARE and found != key(name) else ""
+    letters = unicodedata.normalize("NFC", name)
+    bare = key("".join(letter for letter in letters if letter.isascii()))
+    return bare if len(bare) >= LEAST_BARE and bare != key(name) else ""
 
 
 @dataclass
@@ -265,23 +265,23 @@ class Roster:
         several, also None.
         """
         names = {key(name) for name in clues.names} - {""}
-        found = self._known["number"].get(" ".join(clues.number), [])
-        own = set[str]()  # none if the system hides the names
-        if len(found) == 1:
-            own = _names(found[0]) | (_names(found[0], _bare) - {""})
-        if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
+        people = self._known["number"].get(" ".join(clues.number), [])
+        names_there = set[str]()  # none if the system hides the names
+        if len(people) == 1:
+            names_there = _names(people[0]) | (_names(people[0], _bare) - {""})
+        if clues.number[0] == "moodle" and names and names_there and names_there.isdisjoint(names):
             # Moodle numbers a class again for each assignment.
-            return (
-                None,
-                f"its number belongs to {found[0].id}: is the roster the worksheet of "
-                "another assignment?",
+            reason = (
+                f"its number belongs to {people[0].id}: is the roster the worksheet of "
+                "another assignment?"
             )
-        if not found:
-            found = self._by_words(clues, names)
-        if len(found) == 1:
-            return found[0], ""
-        if found:
-            return None, f"may be {' or '.join(person.id for person in found[:5])}"
+            return None, reason
+        if not people:
+            people = self._by_words(clues, names)
+        if len(people) == 1:
+            return people[0], ""
+        if people:
+            return None, f"may be {' or '.join(person.id for person in people[:5])}"
         return None, "not in the roster"
 
     def knows(self, number: tuple[str, str]) -> bool:
@@ -292,19 +292,19 @@ class Roster:
         """Return the students that the ids and e-mails mean, or else the names; all of them if
         these disagree.
         """
-        asked = [
+        words = [
             (kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")
         ]
-        by_id = self._all(asked)
+        by_id = self._all(words)
         by_name = self._all([("name", name) for name in sorted(names)])
         by_name = by_name or self._all([("bare", name) for name in sorted(names)])
         if by_id and by_name and not any(person in by_name for person in by_id):
             return by_id + by_name
         return by_id or by_name
 
-    def _all(self, asked: list[tuple[str, str]]) -> list[Person]:
-        found = (person for kind, word in asked for person in self._known[kind].get(word, []))
-        return list(dict.fromkeys(found))
+    def _all(self, words: list[tuple[str, str]]) -> list[Person]:
+        people = (person for kind, word in words for person in self._known[kind].get(word, []))
+        return list(dict.fromkeys(people))
 
 
 def _names(person: Person, reading: Callable[[str], str] = key) -> set[str]:
@@ -368,7 +368,7 @@ def same_folder(name: str) -> str:
     """Return a key that is equal for two names that are the same folder on some system, or look
     the same.
     """
-    # a blank of no width, and the like
+    # Without invisible characters, such as a space of no width.
     shown = (letter for letter in name if unicodedata.category(letter) != "Cf")
     return unicodedata.normalize("NFC", "".join(shown)).casefold()
 
@@ -389,28 +389,30 @@ def _person(
     assignments.
     """
 
-    def said(column: str) -> str:
-        return next((found for at in where[column] if (found := _value(row[at]))), "")
+    def value(column: str) -> str:
+        texts = (_value(row[at]) for at in where[column])
+        return next(filter(None, texts), "")
 
     if row and row[0].strip().startswith("Points Possible"):
         return None
-    own = _value(row[number[0]]) if number[0] >= 0 else ""
-    digits = re.search(r"\d+$", own)
-    identity = said("id") or said("email") or own
+    number_there = _value(row[number[0]]) if number[0] >= 0 else ""
+    digits = re.search(r"\d+$", number_there)
+    identity = value("id") or value("email") or number_there
     if not identity:
         return None
-    first, last = said("first_name"), said("last_name")
-    if not (first and last):
-        first, last = _parted(said("name")) if said("name") else (first, last)
+    first, last = value("first_name"), value("last_name")
+    if value("name") and not (first and last):
+        first, last = _parted(value("name"))
+    submitted = sheet.column(SUBMITTED)
     return Person(
         id=identity,
         first_name=first,
         last_name=last,
-        email=said("email"),
+        email=value("email"),
         numbers=((number[1], digits[0]),) if digits else (),
         also=tuple(filter(None, (_value(row[at]) for at in where["id"]))),
         row=index,
-        handed_in=row[at].strip() if (at := sheet.column(SUBMITTED)) >= 0 else "",
+        handed_in=row[submitted].strip() if submitted >= 0 else "",
     )
 
 

@@ -46,7 +46,7 @@ from sphinx.locale import init as init_catalogue
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
 
@@ -85,8 +85,10 @@ def results():
         # a fork of a process in which torch runs may hang
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(len(untried), cores.count()), mp_context=spawn) as pool:
-            tried = dict(zip(untried, pool.map(answer_trials.of, untried), strict=True))
-    return {name: tried.get(folder) or answer_trials.of(folder) for name, folder in FOLDERS.items()}
+            tried = dict(zip(untried, pool.map(answer_trials.results, untried), strict=True))
+    return {
+        name: tried.get(folder) or answer_trials.results(folder) for name, folder in FOLDERS.items()
+    }
 
 
 def mistake(wrong, subject):
@@ -164,23 +166,15 @@ class SummaryDirective(_Directive):
 class MutantsDirective(_Directive):
     """The recorded outcomes of each exercise's mutants."""
 
-    KINDS = ("examined", "killed", "told", "advice", "equal", "survived")
+    KINDS = ("examined", "killed", "told", "advice", "equal")
 
     def run(self):
         self.env.note_dependency(str(loader.ROOT / mutants.RECORD))
         body, total = [], Counter()
         for name, functions in mutants.recorded().items():
             counts = Counter()
-            for subject, row in functions.items():
-                for mutant in row["survived"]:
-                    message = "%s: no check rejects the mutant %s"
-                    logger.warning(
-                        message, subject, mutant, location=self.get_location(), type="catches"
-                    )
-                counts.update(
-                    {kind: row[kind] for kind in ("examined", "killed", "told", "advice", "equal")}
-                )
-                counts.update(survived=len(row["survived"]))
+            for row in functions.values():
+                counts.update({kind: row[kind] for kind in self.KINDS})
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
@@ -191,9 +185,8 @@ class MutantsDirective(_Directive):
             _("Explained"),
             _("By advice"),
             _("Equal"),
-            _("Passed"),
         ]
-        return [table(head, body, (28, 12, 12, 12, 12, 12, 12), "abh-counts", "abh-summed")]
+        return [table(head, body, (30, 14, 14, 14, 14, 14), "abh-counts", "abh-summed")]
 
 
 class AccuracyDirective(_Directive):
@@ -245,12 +238,14 @@ class AccuracyDirective(_Directive):
     @staticmethod
     def of_mutants(row):
         """The feedback for mutants. One that does not finish counts as explained."""
-        wrong, told = row["killed"] + len(row["survived"]), row["told"] + row["endless"]
+        explained = row["told"] + row["endless"]
         return Counter(
-            wrong=wrong, cause=row["cause"], relation=row["relation"],
-            words=told - row["cause"] - row["relation"],
-            nothing=row["killed"] - told, accepted=len(row["survived"]),
-        )  # fmt: skip
+            wrong=row["killed"],
+            cause=row["cause"],
+            relation=row["relation"],
+            words=explained - row["cause"] - row["relation"],
+            nothing=row["killed"] - explained,
+        )
 
     @staticmethod
     def row(name, counts):
@@ -339,8 +334,8 @@ class PagesDirective(_Directive):
     """
 
     def run(self):
-        # a new chapter may bring a new exercise
-        self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
+        # a new chapter, which is added there, may bring a new exercise
+        self.env.note_dependency(str(loader.ROOT / "_toc.yml"))
         listed = nodes.bullet_list(classes=["abh-catches-pages"])
         for name in FOLDERS:
             exercise = nodes.Text(_("Exercise %d, %s") % (int(name[:2]), title_of(self.env, name)))
@@ -455,7 +450,7 @@ def fill_page(app, docname, source):
     """Give an exercise's page its text, in the edition's language."""
     if not docname.startswith(PAGES):
         return
-    app.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
+    app.env.note_dependency(str(loader.ROOT / "_toc.yml"))
     name = docname.removeprefix(PAGES)
     values = {"number": int(name[:2]), "title": title_of(app.env, name)}
     parts = {

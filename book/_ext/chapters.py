@@ -1,13 +1,13 @@
-"""What each chapter enters into the pages that all chapters share, from its file in book/entries/.
+"""What each chapter enters into the pages that all chapters share, from book/NN-name/entries.md.
 
 * `{chapter-map}` on the landing page shows what builds on what, how long each chapter takes, what
   has to be known, its exercise, and its other pages. Entries begin with what the chapter builds on,
   needs and teaches; what the pages know themselves is taken from there: title and number, the
   minutes ("About 20 minutes", without those of pages that go deeper), the exercise and its points.
-  Drawings are those of book/entries/*.py.
+  Drawings are those of `book/NN-name/card.py`.
 * `{entries} Glossary` shows what the files have below that heading: the rows of one table, the
   terms of one glossary in order, or the blocks of the cheat sheet.
-* The works in book/entries/*.bib can be cited.
+* The works in `book/NN-name/references.bib` can be cited.
 
 A chapter of _toc.yml without a file of entries is a warning, and so is such a file without a
 chapter.
@@ -36,7 +36,6 @@ from autograder.course.config import UserError
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
 BOOK = Path(__file__).resolve().parent.parent
-SOURCE = BOOK.parent / chapters.SOURCE
 MINUTES = re.compile(r"^About (\d+) minutes", re.M)
 
 
@@ -210,7 +209,7 @@ def card(app, docname, name, rows):
 
 def drawing(row):
     """Return a chapter's drawing as HTML: none where its entries have no program that draws one."""
-    program = row.entries.with_suffix(".py")
+    program = row.folder / "card.py"
     if not program.exists():
         return ""
     sys.path.insert(0, str(BOOK))
@@ -236,7 +235,7 @@ def title_of(app, name):
 
 def check(app, env):
     """Warn of a chapter without a row, and of a row without a chapter."""
-    if not SOURCE.is_relative_to(env.srcdir):
+    if not BOOK.is_relative_to(env.srcdir):
         return
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-", page)}
@@ -244,7 +243,7 @@ def check(app, env):
         (rows - pages) | {chapters.of_page(page, BOOK.parent) for page in pages} - rows
     ):
         logger.warning(
-            "%s: a chapter needs entries in book/entries/, and these a chapter",
+            "%s: a chapter needs entries, book/NN-name/entries.md, and these a chapter",
             name,
             type="chapters",
         )
@@ -253,7 +252,8 @@ def check(app, env):
 def add_references(app, config):
     """Let pages cite the works that chapters enter."""
     if "bibtex_bibfiles" in config:
-        works = (path.relative_to(BOOK.parent).as_posix() for path in sorted(SOURCE.glob("*.bib")))
+        files = sorted(BOOK.glob("[0-9][0-9]-*/references.bib"))
+        works = [path.relative_to(BOOK.parent).as_posix() for path in files]
         config.bibtex_bibfiles = [*config.bibtex_bibfiles, *works]
 
 

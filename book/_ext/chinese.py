@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 BOOK = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(BOOK))
+sys.path.insert(0, str(BOOK / "tools"))
 
 import editions  # noqa: E402
 

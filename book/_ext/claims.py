@@ -1,7 +1,7 @@
 """What the five documents say, answered where a chapter shows it, and collected in a ledger.
 
 * `{claim} A7` in a chapter is a box: the statement (kept once, in the entries of the first chapter
-  that answers it, book/entries/, and translated once, in the catalog `extensions`), the verdict,
+  that answers it, its entries.md, and translated once, in the catalog `extensions`), the verdict,
   the evidence. `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that
   shows it. Without one the evidence cites a paper.
 * `{claims-ledger}` lists every box of the book, the wrong ones first and then chapter by chapter,
@@ -59,8 +59,8 @@ def read_rows(changed):
 
 
 def files():
-    """The files of entries, the first two digits of each one's name -> its path."""
-    return {path.name[:2]: path for path in sorted((ROOT / chapters.SOURCE).glob("*.md"))}
+    """The files of entries: the chapter's two digits -> the path."""
+    return {path.parent.name[:2]: path for path in chapters.files(ROOT)}
 
 
 def rows():
@@ -100,7 +100,7 @@ class ClaimDirective(SphinxDirective):
                 self.env.note_dependency(str(path))
         if row is None:
             logger.warning(
-                "claim %r is in no file of book/entries/", name, location=where, type="claims"
+                "claim %r is in no chapter's entries.md", name, location=where, type="claims"
             )
             return []
         shown = "cell" in self.options or any("{cite" in line for line in self.content)
@@ -392,7 +392,7 @@ def check(app, env):
     """Warn of rows that name a chapter of this book which doesn't answer them."""
     for docname in sorted(env.found_docs):
         chapter = PurePosixPath(docname).name
-        if not (ROOT / chapters.SOURCE / f"{chapter}.md").exists():
+        if not (ROOT / "book" / chapter / chapters.ENTRIES).exists():
             continue
         wanted = [name for name, row in rows().items() if chapter[:2] in row["chapters"]]
         pages = [page for page in env.claims_answered if chapters.of_page(page, ROOT) == chapter]
@@ -400,7 +400,8 @@ def check(app, env):
         missing = [name for name in wanted if name not in answered]
         if missing:
             logger.warning(
-                "book/entries/ says that this chapter answers %s",
+                "book/%s/entries.md says that this chapter answers %s",
+                chapter,
                 ", ".join(missing),
                 location=docname,
                 type="claims",

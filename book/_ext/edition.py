@@ -27,7 +27,7 @@ from sphinx.locale import init as init_catalogue
 from sphinx.transforms import SphinxTransform, i18n
 from sphinx.util.nodes import extract_messages
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
 

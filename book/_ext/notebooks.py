@@ -15,7 +15,7 @@ from notebook_links import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import records
 

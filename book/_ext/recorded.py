@@ -9,7 +9,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.locale import get_translation
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import records
 

@@ -5,7 +5,7 @@
 * `{exercise} 01-qkv` shows an exercise: title, points, one zip to download and how to open it, or
   where it opens without an install. The page that holds the card also gets a line under its title
   that leads there.
-* `{pdf-link}` leads to the PDF of the edition; it is hidden until `book/pdf.py` has printed one.
+* `{pdf-link}` leads to the PDF of the edition; it is hidden until `make pdf` has printed one.
 """
 
 import filecmp
@@ -24,7 +24,7 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
 from edition import is_whole, root

@@ -2,27 +2,25 @@
 can be translated.
 """
 
-from pathlib import Path
-
 import anywidget
 import javascript
 import traitlets
 
-HERE = Path(__file__).parent
+from figures import find
+
 TEXT = {"comma": ", ", "span": "{first} to {last}"}
 """The words that any figure may use."""
 
 
 def script(name):
     """The module of a figure, with what it imports of `common/` in it."""
-    return javascript.bundle(name)
+    return javascript.bundle(find(f"{name}.js"))
 
 
 def style(name):
     """The style of a figure: `common/common.css`, then the figure's own file."""
-    return "\n".join(
-        (HERE / file).read_text(encoding="utf8") for file in ("common/common.css", f"{name}.css")
-    )
+    shared = find("common/common.css").read_text(encoding="utf8")
+    return shared + "\n" + find(f"{name}.css").read_text(encoding="utf8")
 
 
 class Figure(anywidget.AnyWidget):

@@ -13,10 +13,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -28,11 +25,11 @@ import numpy as np
 from checking import (
     REPEATED,
     Message,
+    StandardChecks,
     Suite,
     expect_agrees,
     expect_array,
     expect_by_hand,
-    expect_dtypes,
     expect_raises,
     expect_tuple,
     expect_unchanged,
@@ -70,14 +67,20 @@ def by_hand_row(by_hand, draw):
 # project
 
 
-@check(weight=1)
-def project_shape(project, draw):
-    """Returns an array of shape (n, d_out) for `X` (n, d_in) and `W` (d_in, d_out)."""
-    n, d_in, d_out = draw.sizes(3)
-    expect_array(project(draw.array(n, d_in), draw.array(d_in, d_out)), (n, d_out))
+project_checks = StandardChecks(
+    suite,
+    "project",
+    projected,
+    sizes="n d_in d_out",
+    arguments={"X": "... n d_in", "W": "d_in d_out"},
+    result="... n d_out",
+)
+project_checks.shape(
+    "Returns an array of shape (n, d_out) for `X` (n, d_in) and `W` (d_in, d_out)."
+)
 
 
-@check(weight=3, needs=[project_shape])
+@check(weight=3, needs=["project_shape"])
 def project_values(project, draw):
     """Entry (i, j) of the result is the dot product of row i of `X` and column j of `W`."""
     n, d_in, d_out = draw.sizes(3)
@@ -102,17 +105,10 @@ def project_batch(project, draw):
         expect_agrees(project, projected, X, W)
 
 
-@check(weight=1, needs=[project_values])
-def project_ones(project, draw):
-    """Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a vector."""
-    n, d_in, d_out = draw.sizes(3)
-    for X_shape, W_shape in [
-        ((1, d_in), (d_in, d_out)),
-        ((n, 1), (1, d_out)),
-        ((1, n, d_in), (d_in, 1)),
-    ]:
-        X, W = draw.array(*X_shape), draw.array(*W_shape)
-        expect_agrees(project, projected, X, W)
+project_checks.ones(
+    "Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a vector.",
+    ["n", "d_in", "batch,d_out"],
+)
 
 
 @check(weight=1, needs=[project_values])
@@ -131,19 +127,10 @@ def project_refuses(project, draw):
         expect_raises([ValueError], project, X, W, because=because)
 
 
-@check(weight=0.5, needs=[project_shape])
-def project_dtype(project, draw):
-    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
-    n, d_in, d_out = draw.sizes(3)
-    expect_dtypes(project, draw.array(n, d_in), draw.array(d_in, d_out))
+project_checks.dtype("Keeps the dtype of its inputs: float32 gives float32, float16 gives float16.")
 
 
-@check(weight=0.5, needs=[project_shape])
-def project_inputs(project, draw):
-    """Does not change `X` or `W`."""
-    # The result has the shape of X, and could be written into it.
-    n, b = draw.sizes(2)
-    expect_unchanged(project, "XW", draw.array(b, n, n), draw.array(n, n))
+project_checks.inputs("Does not change `X` or `W`.", batch=True)
 
 
 # qkv
@@ -152,6 +139,16 @@ def project_inputs(project, draw):
 def projections(draw, d_in, d_k, d_v):
     """Return W_q (d_in, d_k), W_k (d_in, d_k) and W_v (d_in, d_v)."""
     return [draw.array(d_in, width) for width in (d_k, d_k, d_v)]
+
+
+qkv_checks = StandardChecks(
+    suite,
+    "qkv",
+    each_projected,
+    sizes="n d_in d_k d_v",
+    arguments={"X": "... n d_in", "W_q": "d_in d_k", "W_k": "d_in d_k", "W_v": "d_in d_v"},
+    result={"Q": "... n d_k", "K": "... n d_k", "V": "... n d_v"},
+)
 
 
 @check(weight=1)
@@ -202,17 +199,10 @@ def qkv_batch(qkv, draw):
         expect_agrees(qkv, each_projected, draw.array(*lead, n, d_in), *matrices, names="QKV")
 
 
-@check(weight=1, needs=[qkv_values])
-def qkv_ones(qkv, draw):
-    """Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a query, key or value."""
-    n, d_in, d_k, d_v = draw.sizes(4)
-    expect_agrees(
-        qkv, each_projected, draw.array(1, d_in), *projections(draw, d_in, d_k, d_v), names="QKV"
-    )
-    expect_agrees(
-        qkv, each_projected, draw.array(1, n, d_in), *projections(draw, d_in, 1, d_v), names="QKV"
-    )
-    expect_agrees(qkv, each_projected, draw.array(n, 1), *projections(draw, 1, d_k, 1), names="QKV")
+qkv_checks.ones(
+    "Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a query, key or value.",
+    ["n", "batch,d_k", "d_in,d_v"],
+)
 
 
 @check(weight=1, needs=[qkv_values])
@@ -231,35 +221,29 @@ def qkv_refuses(qkv, draw):
             expect_raises([ValueError], qkv, draw.array(n, d_in), *matrices, because=because)
 
 
-@check(weight=0.5, needs=[qkv_shape])
-def qkv_dtype(qkv, draw):
-    """Returns Q, K and V in the dtype of the inputs: float32 gives float32, float16 gives float16."""
-    n, d_in, d_k, d_v = draw.sizes(4)
-    X, matrices = draw.array(n, d_in), projections(draw, d_in, d_k, d_v)
-    expect_dtypes(qkv, X, *matrices, names="QKV")
+qkv_checks.dtype(
+    "Returns Q, K and V in the dtype of the inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[qkv_shape])
-def qkv_inputs(qkv, draw):
-    """Does not change `X` or the three matrices."""
-    # The results have the shape of X, and could be written into it.
-    n, b = draw.sizes(2)
-    expect_unchanged(
-        qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, n), *projections(draw, n, n, n)
-    )
+qkv_checks.inputs("Does not change `X` or the three matrices.", batch=True)
 
 
 # scores
 
 
-@check(weight=1)
-def scores_shape(scores, draw):
-    """Returns an array of shape (n_q, n_k) for `Q` (n_q, d_k) and `K` (n_k, d_k)."""
-    n_q, n_k, d_k = draw.sizes(3)
-    expect_array(scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
+scores_checks = StandardChecks(
+    suite,
+    "scores",
+    dot_products,
+    sizes="n_q n_k d_k",
+    arguments={"Q": "... n_q d_k", "K": "... n_k d_k"},
+    result="... n_q n_k",
+)
+scores_checks.shape("Returns an array of shape (n_q, n_k) for `Q` (n_q, d_k) and `K` (n_k, d_k).")
 
 
-@check(weight=3, needs=[scores_shape])
+@check(weight=3, needs=["scores_shape"])
 def scores_values(scores, draw):
     """Entry (i, j) of the result is the dot product of query i and key j, neither scaled nor normalized."""
     n_q, n_k, d_k = draw.sizes(3)
@@ -275,65 +259,47 @@ def scores_values(scores, draw):
         expect_agrees(scores, dot_products, Q, K)
 
 
-@check(weight=2, needs=[scores_values])
-def scores_batch(scores, draw):
-    """Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."""
-    n_q, n_k, d_k, b = draw.sizes(4)
-    for lead in [(b,), (2, b), (3, 2, 2)]:
-        Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
-        expect_agrees(scores, dot_products, Q, K)
+scores_checks.batch(
+    "Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."
+)
 
 
-@check(weight=1, needs=[scores_values])
-def scores_ones(scores, draw):
-    """Keeps dimensions of size 1: one query, one key, one number in each, one sequence in the batch."""
-    n_q, n_k, d_k = draw.sizes(3)
-    for Q_shape, K_shape in [
-        ((1, d_k), (n_k, d_k)),
-        ((n_q, d_k), (1, d_k)),
-        ((n_q, 1), (n_k, 1)),
-        ((1, n_q, d_k), (1, n_k, d_k)),
-    ]:
-        Q, K = draw.array(*Q_shape), draw.array(*K_shape)
-        expect_agrees(scores, dot_products, Q, K)
+scores_checks.ones(
+    "Keeps dimensions of size 1: one query, one key, one number in each, one sequence in the batch.",
+    ["n_q", "n_k", "d_k", "batch"],
+)
 
 
-@check(weight=1, needs=[scores_values])
-def scores_refuses(scores, draw):
-    """Raises `ValueError` when the inner dimensions (d_k) differ, even if one of them is 1."""
-    n_q, n_k, d_k, other = draw.sizes(4)
-    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        Q, K = draw.array(n_q, left), draw.array(n_k, right)
-        because = Message("d_k is {left} and {right}", left=left, right=right)
-        expect_raises([ValueError], scores, Q, K, because=because)
+scores_checks.refuses(
+    "Raises `ValueError` when the inner dimensions (d_k) differ, even if one of them is 1.",
+    {"d_k": "d_k is {left} and {right}"},
+)
 
 
-@check(weight=0.5, needs=[scores_shape])
-def scores_dtype(scores, draw):
-    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_k = draw.sizes(3)
-    expect_dtypes(scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
+scores_checks.dtype("Keeps the dtype of its inputs: float32 gives float32, float16 gives float16.")
 
 
-@check(weight=0.5, needs=[scores_shape])
-def scores_inputs(scores, draw):
-    """Does not change `Q` or `K`."""
-    # The result has their shape, and could be written into them.
-    (n,) = draw.sizes(1)
-    expect_unchanged(scores, "QK", draw.array(n, n), draw.array(n, n))
+scores_checks.inputs("Does not change `Q` or `K`.")
 
 
 # weighted_sum
 
 
-@check(weight=1)
-def weighted_sum_shape(weighted_sum, draw):
-    """Returns an array of shape (n_q, d_v) for `A` (n_q, n_k) and `V` (n_k, d_v)."""
-    n_q, n_k, d_v = draw.sizes(3)
-    expect_array(weighted_sum(draw.weights(n_q, n_k), draw.array(n_k, d_v)), (n_q, d_v))
+weighted_sum_checks = StandardChecks(
+    suite,
+    "weighted_sum",
+    mixture,
+    sizes="n_q n_k d_v",
+    arguments={"A": "... n_q n_k", "V": "... n_k d_v"},
+    result="... n_q d_v",
+    weights=["A"],
+)
+weighted_sum_checks.shape(
+    "Returns an array of shape (n_q, d_v) for `A` (n_q, n_k) and `V` (n_k, d_v)."
+)
 
 
-@check(weight=3, needs=[weighted_sum_shape])
+@check(weight=3, needs=["weighted_sum_shape"])
 def weighted_sum_values(weighted_sum, draw):
     """Row i of the result is the sum of the rows j of `V`, each times `A[i, j]`, with the weights unchanged."""
     n_q, n_k, d_v = draw.sizes(3)
@@ -351,13 +317,9 @@ def weighted_sum_values(weighted_sum, draw):
         expect_agrees(weighted_sum, mixture, A, V)
 
 
-@check(weight=2, needs=[weighted_sum_values])
-def weighted_sum_batch(weighted_sum, draw):
-    """Keeps leading batch dimensions, one or several: weights mix only the values of their own sequence."""
-    n_q, n_k, d_v, b = draw.sizes(4)
-    for lead in [(b,), (2, b), (3, 2, 2)]:
-        A, V = draw.weights(*lead, n_q, n_k), draw.array(*lead, n_k, d_v)
-        expect_agrees(weighted_sum, mixture, A, V)
+weighted_sum_checks.batch(
+    "Keeps leading batch dimensions, one or several: weights mix only the values of their own sequence."
+)
 
 
 @check(weight=1, needs=[weighted_sum_values])
@@ -374,24 +336,18 @@ def weighted_sum_ones(weighted_sum, draw):
         expect_agrees(weighted_sum, mixture, A, V)
 
 
-@check(weight=1, needs=[weighted_sum_values])
-def weighted_sum_refuses(weighted_sum, draw):
-    """Raises `ValueError` when the inner dimensions (n_k) differ, even if one of them is 1."""
-    n_q, n_k, d_v, other = draw.sizes(4)
-    for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
-        A, V = draw.weights(n_q, left), draw.array(right, d_v)
-        because = Message("n_k is {left} and {right}", left=left, right=right)
-        expect_raises([ValueError], weighted_sum, A, V, because=because)
+weighted_sum_checks.refuses(
+    "Raises `ValueError` when the inner dimensions (n_k) differ, even if one of them is 1.",
+    {"n_k": "n_k is {left} and {right}"},
+)
 
 
-@check(weight=0.5, needs=[weighted_sum_shape])
-def weighted_sum_dtype(weighted_sum, draw):
-    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_v = draw.sizes(3)
-    expect_dtypes(weighted_sum, draw.weights(n_q, n_k), draw.array(n_k, d_v))
+weighted_sum_checks.dtype(
+    "Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[weighted_sum_shape])
+@check(weight=0.5, needs=["weighted_sum_shape"])
 def weighted_sum_inputs(weighted_sum, draw):
     """Does not change `A` or `V`."""
     # The result has their shape, and could be written into them; small weights could be set to 0 in them.
@@ -413,15 +369,21 @@ def lookup(draw, *lead, n_q, n_k, d_k, d_v):
     return Q, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
 
 
-@check(weight=1)
-def soft_lookup_shape(soft_lookup, draw):
-    """Returns an array of shape (n_q, d_v) for `Q` (n_q, d_k), `K` (n_k, d_k) and `V` (n_k, d_v)."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    Q, K, V = lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_array(soft_lookup(Q, K, V), (n_q, d_v))
+soft_lookup_checks = StandardChecks(
+    suite,
+    "soft_lookup",
+    looked_up,
+    sizes="n_q n_k d_k d_v",
+    arguments={"Q": "... n_q d_k", "K": "... n_k d_k", "V": "... n_k d_v"},
+    result="... n_q d_v",
+    inputs=lookup,
+)
+soft_lookup_checks.shape(
+    "Returns an array of shape (n_q, d_v) for `Q` (n_q, d_k), `K` (n_k, d_k) and `V` (n_k, d_v)."
+)
 
 
-@check(weight=3, needs=[soft_lookup_shape])
+@check(weight=3, needs=["soft_lookup_shape"])
 def soft_lookup_values(soft_lookup, draw):
     """Row i of the result is the sum of the values, weighted by the softmax of query i's raw scores."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -438,24 +400,15 @@ def soft_lookup_values(soft_lookup, draw):
         expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=2, needs=[soft_lookup_values])
-def soft_lookup_batch(soft_lookup, draw):
-    """Keeps leading batch dimensions, one or several, and looks up each sequence separately."""
-    n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    for lead in [(b,), (2, b), (3, 2, 2)]:
-        Q, K, V = lookup(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-        expect_agrees(soft_lookup, looked_up, Q, K, V)
+soft_lookup_checks.batch(
+    "Keeps leading batch dimensions, one or several, and looks up each sequence separately."
+)
 
 
-@check(weight=1, needs=[soft_lookup_values])
-def soft_lookup_ones(soft_lookup, draw):
-    """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    for change in [{"n_q": 1}, {"n_k": 1}, {"d_k": 1}, {"d_v": 1}]:
-        Q, K, V = lookup(draw, **({"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change))
-        expect_agrees(soft_lookup, looked_up, Q, K, V)
-    Q, K, V = lookup(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_agrees(soft_lookup, looked_up, Q, K, V)
+soft_lookup_checks.ones(
+    "Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch.",
+    ["n_q", "n_k", "d_k", "d_v", "batch"],
+)
 
 
 @check(weight=1, needs=[soft_lookup_values])
@@ -473,30 +426,15 @@ def soft_lookup_large(soft_lookup, draw):
     expect_agrees(soft_lookup, looked_up, Q, K, V)
 
 
-@check(weight=1, needs=[soft_lookup_values])
-def soft_lookup_refuses(soft_lookup, draw):
-    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
-    n_q, n_k, d_k, d_v, other = draw.sizes(5)
-    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        because = Message("d_k is {left} and {right}", left=left, right=right)
-        expect_raises([ValueError], soft_lookup, Q, K, V, because=because)
-    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
-        Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        because = Message("keys: {keys}, values: {values}", keys=keys, values=values)
-        expect_raises([ValueError], soft_lookup, Q, K, V, because=because)
+soft_lookup_checks.refuses(
+    "Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1.",
+    {"d_k": "d_k is {left} and {right}", "n_k": "keys: {keys}, values: {values}"},
+)
 
 
-@check(weight=0.5, needs=[soft_lookup_shape])
-def soft_lookup_dtype(soft_lookup, draw):
-    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_dtypes(soft_lookup, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+soft_lookup_checks.dtype(
+    "Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[soft_lookup_shape])
-def soft_lookup_inputs(soft_lookup, draw):
-    """Does not change `Q`, `K` or `V`."""
-    # The result has their shape, and could be written into them.
-    (n,) = draw.sizes(1)
-    expect_unchanged(soft_lookup, "QKV", *lookup(draw, n_q=n, n_k=n, d_k=n, d_v=n))
+soft_lookup_checks.inputs("Does not change `Q`, `K` or `V`.")

@@ -13,10 +13,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -30,15 +27,13 @@ import numpy as np
 
 from checking import (
     Message,
+    StandardChecks,
     Suite,
     expect,
     expect_agrees,
     expect_all_agree,
-    expect_array,
     expect_by_hand,
     expect_close,
-    expect_dtypes,
-    expect_raises,
     expect_unchanged,
     noncontiguous,
     told_by,
@@ -166,12 +161,12 @@ LAWS = [
 
 def followed(widths, num_pairs, results):
     """Return a sentence on the law that wrong results follow instead of d_k, as far as three of them show it."""
-    for what, law in LAWS:
+    for name, law in LAWS:
         if all(
             abs(result / law(d_k, num_pairs) - 1) < 0.2
             for d_k, result in zip(widths, results, strict=True)
         ):
-            return Message("They follow {law}.", law=what)
+            return Message("They follow {law}.", law=name)
     shares = [result / d_k for d_k, result in zip(widths, results, strict=True)]
     if min(shares) <= 0:
         return Message("A variance is positive.")
@@ -358,14 +353,20 @@ def score_variance_two(score_variance, draw):
 # scaled_scores
 
 
-@check(weight=1)
-def scaled_scores_shape(scaled_scores, draw):
-    """Returns an array of shape (n_q, n_k) for `Q` (n_q, d_k) and `K` (n_k, d_k)."""
-    n_q, n_k, d_k = draw.sizes(3)
-    expect_array(scaled_scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
+scaled_scores_checks = StandardChecks(
+    suite,
+    "scaled_scores",
+    scaled_products,
+    sizes="n_q n_k d_k",
+    arguments={"Q": "... n_q d_k", "K": "... n_k d_k"},
+    result="... n_q n_k",
+)
+scaled_scores_checks.shape(
+    "Returns an array of shape (n_q, n_k) for `Q` (n_q, d_k) and `K` (n_k, d_k)."
+)
 
 
-@check(weight=3, needs=[scaled_scores_shape])
+@check(weight=3, needs=["scaled_scores_shape"])
 def scaled_scores_values(scaled_scores, draw):
     """Entry (i, j) of the result is the dot product of query i and key j, divided by the square root of d_k."""
     n_q, n_k, d_k = draw.sizes(3)
@@ -383,28 +384,15 @@ def scaled_scores_values(scaled_scores, draw):
     expect_all_agree(scaled_scores, scaled_products, cases)
 
 
-@check(weight=2, needs=[scaled_scores_values])
-def scaled_scores_batch(scaled_scores, draw):
-    """Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."""
-    n_q, n_k, d_k, b = draw.sizes(4)
-    leads = [(b,), (2, b), (3, 2, 2)]
-    cases = [(draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)) for lead in leads]
-    expect_all_agree(scaled_scores, scaled_products, cases)
+scaled_scores_checks.batch(
+    "Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."
+)
 
 
-@check(weight=1, needs=[scaled_scores_values])
-def scaled_scores_ones(scaled_scores, draw):
-    """Keeps dimensions of size 1: one query, one key, one number in each, one sequence in the batch."""
-    n_q, n_k, d_k = draw.sizes(3)
-    shapes = [
-        ((1, d_k), (n_k, d_k)),
-        ((n_q, d_k), (1, d_k)),
-        ((n_q, 1), (n_k, 1)),
-        ((1, n_q, d_k), (1, n_k, d_k)),
-    ]
-    expect_all_agree(
-        scaled_scores, scaled_products, [[draw.array(*own) for own in pair] for pair in shapes]
-    )
+scaled_scores_checks.ones(
+    "Keeps dimensions of size 1: one query, one key, one number in each, one sequence in the batch.",
+    ["n_q", "n_k", "d_k", "batch"],
+)
 
 
 @check(weight=0.5, needs=[scaled_scores_values])
@@ -415,29 +403,19 @@ def scaled_scores_large(scaled_scores, draw):
     expect_agrees(scaled_scores, scaled_products, Q, K)
 
 
-@check(weight=0, needs=[scaled_scores_values])
-def scaled_scores_refuses(scaled_scores, draw):
-    """Raises `ValueError` when the inner dimensions (d_k) differ, even if one of them is 1."""
-    n_q, n_k, d_k, other = draw.sizes(4)
-    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        because = Message("d_k is {left} and {right}", left=left, right=right)
-        Q, K = draw.array(n_q, left), draw.array(n_k, right)
-        expect_raises([ValueError], scaled_scores, Q, K, because=because)
+scaled_scores_checks.refuses(
+    "Raises `ValueError` when the inner dimensions (d_k) differ, even if one of them is 1.",
+    {"d_k": "d_k is {left} and {right}"},
+    weight=0,
+)
 
 
-@check(weight=0.5, needs=[scaled_scores_shape])
-def scaled_scores_dtype(scaled_scores, draw):
-    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_k = draw.sizes(3)
-    expect_dtypes(scaled_scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
+scaled_scores_checks.dtype(
+    "Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[scaled_scores_shape])
-def scaled_scores_inputs(scaled_scores, draw):
-    """Does not change `Q` or `K`."""
-    # The result has their shape, and could be written into them.
-    (n,) = draw.sizes(1)
-    expect_unchanged(scaled_scores, "QK", draw.array(n, n), draw.array(n, n))
+scaled_scores_checks.inputs("Does not change `Q` or `K`.")
 
 
 # weights_entropy
@@ -473,14 +451,21 @@ def added_inside(H, A):
     return Message(message, number=f"{number:.2g}")
 
 
-@check(weight=1)
-def weights_entropy_shape(weights_entropy, draw):
-    """Returns an array of shape (n_q,) for `A` (n_q, n_k): one number for each query."""
-    n_q, n_k = draw.sizes(2)
-    expect_array(weights_entropy(draw.weights(n_q, n_k)), (n_q,))
+weights_entropy_checks = StandardChecks(
+    suite,
+    "weights_entropy",
+    entropies,
+    sizes="n_q n_k",
+    arguments={"A": "... n_q n_k"},
+    result="... n_q",
+    weights=["A"],
+)
+weights_entropy_checks.shape(
+    "Returns an array of shape (n_q,) for `A` (n_q, n_k): one number for each query."
+)
 
 
-@check(weight=3, needs=[weights_entropy_shape])
+@check(weight=3, needs=["weights_entropy_shape"])
 def weights_entropy_values(weights_entropy, draw):
     """Entry i of the result is minus the sum of a ln a over query i's weights a, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
@@ -501,12 +486,14 @@ def weights_entropy_values(weights_entropy, draw):
 def weights_entropy_zeros(weights_entropy, draw):
     """A weight of 0 adds nothing: all weight on one key gives 0, halves on two keys give ln 2."""
     n_q, n_k = draw.sizes(2)
-    one, two = np.zeros((2, n_k, n_k))
-    np.fill_diagonal(one, 1)
-    two[:, 0] = two[:, 1] = 0.5
+    on_one, on_two = np.zeros((2, n_k, n_k))
+    np.fill_diagonal(on_one, 1)
+    on_two[:, 0] = on_two[:, 1] = 0.5
     # Together, so that 0 has the tolerance of numbers near 1: adding 10^-6 inside the logarithm does no harm here.
     expect_all_agree(
-        weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)]
+        weights_entropy,
+        entropies,
+        [(np.concatenate([on_one, on_two]),), (with_zeros(draw, n_q, n_k),)],
     )
 
 
@@ -520,12 +507,10 @@ def weights_entropy_batch(weights_entropy, draw):
     )
 
 
-@check(weight=1, needs=[weights_entropy_values])
-def weights_entropy_ones(weights_entropy, draw):
-    """Keeps dimensions of size 1: one query, one sequence in the batch. A single key gives 0."""
-    n_q, n_k = draw.sizes(2)
-    shapes = [(1, n_k), (1, n_q, n_k), (n_q, 1), (1, 1)]
-    expect_all_agree(weights_entropy, entropies, [(draw.weights(*own),) for own in shapes])
+weights_entropy_checks.ones(
+    "Keeps dimensions of size 1: one query, one sequence in the batch. A single key gives 0.",
+    ["n_q", "batch", "n_k", "n_q,n_k"],
+)
 
 
 @check(weight=1, needs=[weights_entropy_values])
@@ -540,14 +525,12 @@ def weights_entropy_long(weights_entropy, draw):
     expect_close(weights_entropy(A), entropies(A), rtol=2.5e-3)
 
 
-@check(weight=0.5, needs=[weights_entropy_shape])
-def weights_entropy_dtype(weights_entropy, draw):
-    """Keeps the dtype of the weights: float32 gives float32, float16 gives float16."""
-    n_q, n_k = draw.sizes(2)
-    expect_dtypes(weights_entropy, draw.weights(n_q, n_k))
+weights_entropy_checks.dtype(
+    "Keeps the dtype of the weights: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[weights_entropy_zeros, weights_entropy_dtype])
+@check(weight=0.5, needs=[weights_entropy_zeros, "weights_entropy_dtype"])
 def weights_entropy_half(weights_entropy, draw):
     """A weight of 0 also adds nothing in float16."""
     n_q, n_k = draw.sizes(2)
@@ -557,7 +540,7 @@ def weights_entropy_half(weights_entropy, draw):
     expect_close(weights_entropy(A), entropies(A.astype(float)), rtol=0.03)
 
 
-@check(weight=0.5, needs=[weights_entropy_shape])
+@check(weight=0.5, needs=["weights_entropy_shape"])
 def weights_entropy_inputs(weights_entropy, draw):
     """Does not change `A`, including its zeros."""
     n_q, n_k = draw.sizes(2)

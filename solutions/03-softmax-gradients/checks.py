@@ -14,10 +14,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -29,6 +26,7 @@ import numpy as np
 from checking import (
     REPEATED,
     Message,
+    StandardChecks,
     Suite,
     as_sum,
     counts_in,
@@ -277,7 +275,7 @@ def softmax_infinite(softmax, draw):
     S[gone] = -np.inf
     got = expect_array(softmax(S), S.shape)
     expect_close(got, weights_of(S))
-    held = [
+    passed = [
         Message("the shape {shape} is right", shape=str(got.shape)),
         "the other weights are right",
     ]
@@ -287,7 +285,7 @@ def softmax_infinite(softmax, draw):
             "Expected a weight of exactly 0 for every score of -inf, got up to {most}.",
             most=f"{got[gone].max():.3g}",
         ),
-        held,
+        passed,
     )
 
 
@@ -339,19 +337,19 @@ def jacobian_diagonal(softmax_jacobian, draw):
 
 def made_of(J, a):
     """Return a sentence naming the few simple matrices whose sum is `J`; "" if there are none, or if `J` is right."""
-    one = np.ones_like(a)
+    ones = np.ones_like(a)
     terms = {
         "diag(a)": np.diag(a),
         "a a^T": np.outer(a, a),
         "diag(a^2)": np.diag(a**2),
         "I": np.eye(len(a)),
     }
-    terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
-    terms |= {"a^2 1^T": np.outer(a**2, one), "1 (a^2)^T": np.outer(one, a**2)}
-    found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
-    if not 0 < len(found) <= MOST_TERMS or as_sum(found) == as_sum({"diag(a)": 1, "a a^T": -1}):
+    terms |= {"a 1^T": np.outer(a, ones), "1 a^T": np.outer(ones, a), "1 1^T": np.outer(ones, ones)}
+    terms |= {"a^2 1^T": np.outer(a**2, ones), "1 (a^2)^T": np.outer(ones, a**2)}
+    counts = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
+    if not 0 < len(counts) <= MOST_TERMS or as_sum(counts) == as_sum({"diag(a)": 1, "a a^T": -1}):
         return ""
-    return Message("The result is {sum}.", sum=as_sum(found))
+    return Message("The result is {sum}.", sum=as_sum(counts))
 
 
 @check(weight=3, needs=[jacobian_shape])
@@ -360,12 +358,12 @@ def jacobian_others(softmax_jacobian, draw):
     n = long_enough(draw)
     for _ in range(2):  # with the same length, so that nothing may be kept from call to call
         s = draw.array(n)
-        own = np.eye(len(s), dtype=bool)
-        J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
-        expected = np.where(own, 0, measured_jacobian(s))
+        diagonal = np.eye(len(s), dtype=bool)
+        J = expect_array(softmax_jacobian(weights_of(s)), diagonal.shape)
+        expected = np.where(diagonal, 0, measured_jacobian(s))
         with told_by(made_of, J, weights_of(s)):
             expect_close(
-                np.where(own, 0, J),
+                np.where(diagonal, 0, J),
                 expected,
                 what=Message("the entries off the diagonal (which is shown as 0)"),
             )
@@ -396,8 +394,8 @@ def jacobian_layouts(softmax_jacobian, draw):
     n = 129 + sum(draw.sizes(2))  # 512 would need a quarter of a million entries
     a = draw.weights(n)
     expected = np.where(np.eye(n, dtype=bool), a * (1 - a), -np.multiply.outer(a, a))
-    for own in (a, np.stack([a, a], axis=1)[:, 0]):
-        expect_close(softmax_jacobian(own), expected)
+    for weights in (a, np.stack([a, a], axis=1)[:, 0]):
+        expect_close(softmax_jacobian(weights), expected)
 
 
 @check(weight=0.5, needs=[jacobian_shape])
@@ -505,17 +503,20 @@ def backward_inputs(softmax_backward, draw):
 # attention_forward
 
 
-@check(weight=1)
-def forward_shape(attention_forward, draw):
-    """Returns a tuple of two arrays: Z (n_q, d_v) and A (n_q, n_k)."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    Z, A = expect_tuple(attention_forward(Q, K, V), "ZA")
-    expect_array(Z, (n_q, d_v), what="Z")
-    expect_array(A, (n_q, n_k), what="A")
+forward_checks = StandardChecks(
+    suite,
+    "attention_forward",
+    attended,
+    sizes="n_q n_k d_k d_v",
+    arguments={"Q": "... n_q d_k", "K": "... n_k d_k", "V": "... n_k d_v"},
+    result={"Z": "... n_q d_v", "A": "... n_q n_k"},
+    inputs=sequences,
+    prefix="forward",
+)
+forward_checks.shape("Returns a tuple of two arrays: Z (n_q, d_v) and A (n_q, n_k).")
 
 
-@check(weight=3, needs=[forward_shape])
+@check(weight=3, needs=["forward_shape"])
 def forward_weights(attention_forward, draw):
     """Row i of A is the softmax of query i's dot products with all keys, divided by sqrt(d_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -541,24 +542,18 @@ def forward_result(attention_forward, draw):
     expect_all_agree(attention_forward, attended, cases, names="ZA")
 
 
-@check(weight=2, needs=[forward_result])
-def forward_batch(attention_forward, draw):
-    """Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values."""
-    n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    leads = [(b,), (2, b), (3, 2, 2)]
-    cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in leads]
-    expect_all_agree(attention_forward, attended, cases, names="ZA")
+forward_checks.batch(
+    "Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values.",
+    needs=["result"],
+)
 
 
-@check(weight=1, needs=[forward_result])
-def forward_ones(attention_forward, draw):
-    """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
-    cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [
-        sequences(draw, 1, **sizes)
-    ]
-    expect_all_agree(attention_forward, attended, cases, names="ZA", rtol=SINGLE)
+forward_checks.ones(
+    "Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch.",
+    ["n_q", "n_k", "d_k", "d_v", "batch"],
+    needs=["result"],
+    rtol=SINGLE,
+)
 
 
 @check(weight=1, needs=[forward_result])
@@ -572,37 +567,22 @@ def forward_large(attention_forward, draw):
     expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
 
 
-@check(weight=0, needs=[forward_result])
-def forward_refuses(attention_forward, draw):
-    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
-    n_q, n_k, d_k, d_v, other = draw.sizes(5)
-    refused = []  # arguments, and what is wrong with them
-    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        arguments = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        refused.append((arguments, Message("d_k is {left} and {right}", left=left, right=right)))
-    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
-        arguments = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        refused.append(
-            (arguments, Message("keys: {keys}, values: {values}", keys=keys, values=values))
-        )
-    expect_all_raise([ValueError], attention_forward, refused)
+forward_checks.refuses(
+    "Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1.",
+    {"d_k": "d_k is {left} and {right}", "n_k": "keys: {keys}, values: {values}"},
+    weight=0,
+    needs=["result"],
+)
 
 
-@check(weight=0.5, needs=[forward_shape])
-def forward_dtype(attention_forward, draw):
-    """Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_dtypes(
-        attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA"
-    )
+forward_checks.dtype(
+    "Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[forward_shape])
-def forward_inputs(attention_forward, draw):
-    """Does not change `Q`, `K` or `V`, and accepts read-only arrays."""
-    # The results have their shape, and could be written into them.
-    (n,) = draw.sizes(1)
-    expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n, n_k=n, d_k=n, d_v=n))
+forward_checks.inputs(
+    "Does not change `Q`, `K` or `V`, and accepts read-only arrays.", read_only=True
+)
 
 
 # attention_backward
@@ -624,7 +604,7 @@ def expect_slopes(attention_backward, draw, name):
 
     def loss(stack):
         return (
-            dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]
+            dZ * attended(*[stack if i == at else array for i, array in enumerate((Q, K, V))])[0]
         ).sum((-2, -1))
 
     expected = slopes(loss, (Q, K, V)[at])
@@ -637,8 +617,8 @@ def gradients_shape(attention_backward, draw):
     n, d_k, d_v = draw.sizes(3)
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
     parts = expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)
-    for part, own, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
-        expect_array(part, own.shape, what=name)
+    for part, array, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
+        expect_array(part, array.shape, what=name)
 
 
 @check(weight=2, needs=[gradients_shape])
@@ -715,8 +695,10 @@ def gradients_refuse(attention_backward, draw):
     refused = []  # arguments, and what is wrong with them
     for name, axis in [("Q", 1), ("K", 1), ("K", 0), ("V", 0), ("dZ", 0), ("dZ", 1)]:
         for wrong in (other, 1):
-            shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
-            arguments = [draw.array(*own) for own in (fitting | {name: shape}).values()]
+            shape = [wrong if i == axis else size for i, size in enumerate(fitting[name])]
+            arguments = [
+                draw.array(*dimensions) for dimensions in (fitting | {name: shape}).values()
+            ]
             because = Message(
                 "axis {axis} of {name} should have size {size}, but has size {wrong}",
                 axis=axis,

@@ -1064,10 +1064,10 @@ def gradients_own_matrices(Q, K, V, dZ):
 )
 def gradients_one_length(Q, K, V, dZ):
     n = min(Q.shape[-2], K.shape[-2])
-    parts = backward(*(own[..., :n, :] for own in (Q, K, V, dZ)))
-    filled = tuple(np.zeros_like(own) for own in (Q, K, V))
-    for own, part in zip(filled, parts, strict=True):
-        own[..., :n, :] = part
+    parts = backward(*(array[..., :n, :] for array in (Q, K, V, dZ)))
+    filled = tuple(np.zeros_like(array) for array in (Q, K, V))
+    for gradient, part in zip(filled, parts, strict=True):
+        gradient[..., :n, :] = part
     return filled
 
 
@@ -1139,7 +1139,9 @@ def gradients_all_axes_reversed(Q, K, V, dZ):
     hint="Each sequence has its own queries, keys and values, so it has its own gradients.",
 )
 def gradients_summed_over_batch(Q, K, V, dZ):
-    return tuple(own.sum(tuple(range(own.ndim - 2))) for own in backward(Q, K, V, dZ))
+    return tuple(
+        gradient.sum(tuple(range(gradient.ndim - 2))) for gradient in backward(Q, K, V, dZ)
+    )
 
 
 @misconception(

@@ -18,10 +18,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -151,9 +148,9 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
     taken = []  # the arguments of `attend`
 
-    def noted(own):
-        result = attend(own)
-        taken.append(np.array(own))
+    def noted(argument):
+        result = attend(argument)
+        taken.append(np.array(argument))
         return result
 
     before = X.copy()
@@ -171,16 +168,18 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
 def without_a_call(taken, X, permutation):
     """Return a sentence on which of the two compared inputs `attend` was not called with; "" if it got both."""
 
-    def was_called_with(own):
-        return any(one.shape == own.shape and np.allclose(one, own) for one in taken)
+    def was_called_with(array):
+        return any(
+            argument.shape == array.shape and np.allclose(argument, array) for argument in taken
+        )
 
-    if len(X) > 1 and taken and all(len(one) == 1 for one in taken):
+    if len(X) > 1 and taken and all(len(argument) == 1 for argument in taken):
         return Message(
             "`attend` was called with one word at a time, and a single word can only attend to itself."
         )
     if was_called_with(X[permutation]):
         return "" if was_called_with(X) else Message("`attend` was never called with X itself.")
-    if taken and all(one.shape == X.shape and np.allclose(one, X) for one in taken):
+    if taken and all(argument.shape == X.shape and np.allclose(argument, X) for argument in taken):
         return Message("`attend` was called only with X. Also call it with X[permutation].")
     return Message("`attend` was never called with X[permutation].")
 
@@ -202,10 +201,10 @@ def one_of_them(got, attend, X, permutation):
         if sizes.size > 1 and np.abs(got - number) <= RTOL * number:
             return Message("The number is {what} of all absolute differences.", what=what)
     largest = np.unravel_index(sizes.argmax(), sizes.shape)
-    found = np.argwhere(np.abs(sizes - np.abs(got)) <= RTOL * np.abs(got))
-    if len(found) != 1 or tuple(found[0]) == largest:
+    matches = np.argwhere(np.abs(sizes - np.abs(got)) <= RTOL * np.abs(got))
+    if len(matches) != 1 or tuple(matches[0]) == largest:
         return ""
-    (row, column), (i, j) = map(int, found[0]), map(int, largest)
+    (row, column), (i, j) = map(int, matches[0]), map(int, largest)
     return Message(
         "The number is one of the differences, the one in row {row}, column {column}. The largest, {most}, is in "
         "row {i}, column {j}.",
@@ -439,9 +438,9 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
             odd=odd,
         )
         if error is None:
-            found = describe(sinusoidal_encoding.calls[-1].result)
+            result = describe(sinusoidal_encoding.calls[-1].result)
             raise Failed(
-                Message("{asked}, but returned {found}.", asked=asked, found=found), explained=True
+                Message("{asked}, but returned {found}.", asked=asked, found=result), explained=True
             )
         if not isinstance(error, ValueError):
             values = {"asked": asked, "kind": type(error).__name__, "error": str(error)}

@@ -53,7 +53,7 @@ def gap_by_loops(attend, X, permutation):
     n = X.shape[0]
     if len(permutation) != n:
         raise ValueError("another length")
-    moved = attend(np.array([X[place] for place in permutation]))
+    moved = attend(np.array([X[row] for row in permutation]))
     still = attend(X)
     gap = 0.0
     for i in range(n):

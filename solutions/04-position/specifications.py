@@ -8,7 +8,7 @@ import numpy as np
 def gap_row_by_row(attend, X, permutation):
     """Return the largest difference between attending to permuted rows and permuting the result of attention."""
     moved, still = attend(X[permutation]), attend(X)
-    return max(np.abs(moved[i] - still[place]).max() for i, place in enumerate(permutation))
+    return max(np.abs(moved[i] - still[j]).max() for i, j in enumerate(permutation))
 
 
 def encoding_by_number(n, d_model, base=10000):

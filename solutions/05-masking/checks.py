@@ -18,10 +18,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -67,7 +64,7 @@ run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 # Random inputs
 
 
-def some(draw, *shape):
+def random_mask(draw, *shape):
     """Return a mask in which every row allows a key, hides a key, and differs from the next row."""
     mask = draw.rng.random(shape) < 0.5
     rows, n_k = mask.reshape(-1, shape[-1]), shape[-1]
@@ -233,8 +230,8 @@ def padding_mask_ends(padding_mask, draw):
 def padding_mask_ones(padding_mask, draw):
     """Keeps dimensions of size 1: one sequence in the batch, one token in each sequence."""
     b, n = batch(draw)
-    one = lengths_below(draw, 2, n)[:1]
-    expect_mask(padding_mask(one, n), real_tokens(one, n))
+    length = lengths_below(draw, 2, n)[:1]
+    expect_mask(padding_mask(length, n), real_tokens(length, n))
     single = np.arange(b) % 2
     expect_mask(padding_mask(single, 1), real_tokens(single, 1))
 
@@ -266,14 +263,14 @@ def padding_mask_inputs(padding_mask, draw):
 def masked_softmax_shape(masked_softmax, draw):
     """Returns an array of shape (n_q, n_k) for `S` and `mask` of that shape."""
     n_q, n_k = draw.sizes(2)
-    expect_array(masked_softmax(scores(draw, n_q, n_k), some(draw, n_q, n_k)), (n_q, n_k))
+    expect_array(masked_softmax(scores(draw, n_q, n_k), random_mask(draw, n_q, n_k)), (n_q, n_k))
 
 
 @check(weight=2, needs=[masked_softmax_shape])
 def masked_softmax_zero(masked_softmax, draw):
     """Returns a weight of exactly 0 where the mask is False."""
     n_q, n_k = draw.sizes(2)
-    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    S, mask = scores(draw, n_q, n_k), random_mask(draw, n_q, n_k)
     expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
 
 
@@ -281,18 +278,21 @@ def masked_softmax_zero(masked_softmax, draw):
 def masked_softmax_values(masked_softmax, draw):
     """Where the mask is True, returns the softmax over those keys, so that each row sums to 1."""
     n_q, n_k = draw.sizes(2)
-    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    S, mask = scores(draw, n_q, n_k), random_mask(draw, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask))
-    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    S, mask = scores(draw, n_q, n_k), random_mask(draw, n_q, n_k)
     with told_by(lambda: REPEATED):
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
     # As many queries as keys, and weights from 1e-6 to 1: each is compared relative to its own size.
-    S, mask = scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)), some(draw, n_k, n_k)
-    for own in (mask, np.ones_like(mask)):
-        expected = shared_out(S, own)
-        expect_close(masked_softmax(S, own), expected, unit=np.where(own, expected, 1))
+    S, mask = (
+        scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)),
+        random_mask(draw, n_k, n_k),
+    )
+    for shown in (mask, np.ones_like(mask)):
+        expected = shared_out(S, shown)
+        expect_close(masked_softmax(S, shown), expected, unit=np.where(shown, expected, 1))
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
-        S, mask = noncontiguous(scores(draw, n_q, n_k)), noncontiguous(some(draw, n_q, n_k))
+        S, mask = noncontiguous(scores(draw, n_q, n_k)), noncontiguous(random_mask(draw, n_q, n_k))
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
 
@@ -301,7 +301,7 @@ def masked_softmax_nothing(masked_softmax, draw):
     """A fully masked row gets zero weights, not NaN and not equal weights; the other rows are not affected."""
     n_q, n_k = draw.sizes(2)
     # All rows fully masked, then some of them. Which mistake it is shows in both results together.
-    mask = some(draw, n_q, n_k)
+    mask = random_mask(draw, n_q, n_k)
     mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
     cases = [(scores(draw, n_q, n_k), np.zeros_like(mask)), (scores(draw, n_q, n_k), mask)]
     masked_softmax.ahead(cases)
@@ -310,7 +310,7 @@ def masked_softmax_nothing(masked_softmax, draw):
         expect_zero(got, ~mask)
         expect_close(got, shared_out(S, mask))
     # As many queries as keys, and a mask (n, 1): it hides all keys from some queries, not some keys from all queries.
-    S, mask = scores(draw, n_k, n_k), some(draw, 1, n_k).T
+    S, mask = scores(draw, n_k, n_k), random_mask(draw, 1, n_k).T
     expect_close(masked_softmax(S, mask), shared_out(S, np.repeat(mask, n_k, axis=1)))
 
 
@@ -319,7 +319,7 @@ def masked_softmax_batch(masked_softmax, draw):
     """Keeps leading batch dimensions, one or several: each matrix of scores has its own mask."""
     n_q, n_k, b = draw.sizes(3)
     for lead in [(b,), (2, b), (3, 2, 2)]:
-        S, mask = scores(draw, *lead, n_q, n_k), some(draw, *lead, n_q, n_k)
+        S, mask = scores(draw, *lead, n_q, n_k), random_mask(draw, *lead, n_q, n_k)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
 
@@ -330,15 +330,15 @@ def masked_softmax_broadcast(masked_softmax, draw):
     for lead in [(), (b,), (2, b)]:
         S = scores(draw, *lead, n_q, n_k)
         for shape in [(1, n_k), (n_q, n_k), (b, 1, n_k), (b, n_q, n_k)][: 4 if lead else 2]:
-            mask = some(draw, *shape)
+            mask = random_mask(draw, *shape)
             expect_close(masked_softmax(S, mask), shared_out(S, mask))
         # A mask (n_q, 1) hides all keys from a query or no key. Here it hides no key: another check does the rest.
         mask = np.ones((n_q, 1), dtype=bool)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
     # As many sequences as queries and keys: here a mask could be applied to the wrong axis.
-    S, mask = scores(draw, n_k, n_k, n_k), some(draw, n_k, n_k)
-    for own in (mask, mask[:, None]):
-        expect_close(masked_softmax(S, own), shared_out(S, own))
+    S, mask = scores(draw, n_k, n_k, n_k), random_mask(draw, n_k, n_k)
+    for broadcast in (mask, mask[:, None]):
+        expect_close(masked_softmax(S, broadcast), shared_out(S, broadcast))
 
 
 @check(weight=2, needs=[masked_softmax_values])
@@ -346,7 +346,7 @@ def masked_softmax_garbage(masked_softmax, draw):
     """Masked scores do not affect the result, even if they are 1e30, infinite or NaN."""
     n_q, n_k, b = draw.sizes(3)
     for garbage in (np.inf, np.nan, 1e30, -np.inf, -1e30):
-        S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
+        S, mask = scores(draw, b, n_q, n_k), random_mask(draw, b, n_q, n_k)
         expected = shared_out(S, mask)
         got = expect_array(masked_softmax(np.where(mask, S, garbage), mask), S.shape)
         expect_zero(got, ~mask)
@@ -362,12 +362,12 @@ def masked_softmax_large(masked_softmax, draw):
         draw.rng.random((b, n_q, n_k)) < 0.3
     )
     S += np.where((np.arange(b)[:, None] + np.arange(n_q)) % 2, 10000.0, -10000.0)[..., None]
-    mask = some(draw, b, n_q, n_k)
+    mask = random_mask(draw, b, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask), rtol=LARGE)
     # Finite, and far below any number that may replace a masked score. One key wins in each row.
     order = draw.rng.permuted(np.broadcast_to(np.arange(1.0, n_k + 1), (n_q, n_k)), axis=-1)
     for low in (-1e10, -1e35):
-        mask = some(draw, n_q, n_k)
+        mask = random_mask(draw, n_q, n_k)
         got = expect_array(masked_softmax(low * order, mask), (n_q, n_k))
         expect_close(got, shared_out(low * order, mask))
 
@@ -377,9 +377,9 @@ def masked_softmax_ones(masked_softmax, draw):
     """Keeps dimensions of size 1: one query, one key, one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
     for S_shape, mask in [
-        ((1, n_k), some(draw, 1, n_k)),
+        ((1, n_k), random_mask(draw, 1, n_k)),
         ((n_q, 1), np.ones((n_q, 1), dtype=bool)),
-        ((1, n_q, n_k), some(draw, 1, n_q, n_k)),
+        ((1, n_q, n_k), random_mask(draw, 1, n_q, n_k)),
     ]:
         S = scores(draw, *S_shape)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
@@ -412,7 +412,7 @@ def unfit(scores, mask):
 
 def expect_mask_refused(masked_softmax, draw, S_shape, mask_shape):
     """Fail unless scores and a mask of these shapes raise `ValueError`."""
-    S, mask = scores(draw, *S_shape), some(draw, *mask_shape)
+    S, mask = scores(draw, *S_shape), random_mask(draw, *mask_shape)
     expect_raises([ValueError], masked_softmax, S, mask, because=unfit(S_shape, mask_shape))
 
 
@@ -428,7 +428,7 @@ def masked_softmax_not_stretched(masked_softmax, draw):
 def masked_softmax_dtype(masked_softmax, draw):
     """Keeps the dtype of the scores: float32 gives float32, float16 gives float16."""
     n_q, n_k = draw.sizes(2)
-    expect_dtypes(masked_softmax, scores(draw, n_q, n_k), some(draw, n_q, n_k))
+    expect_dtypes(masked_softmax, scores(draw, n_q, n_k), random_mask(draw, n_q, n_k))
 
 
 @check(weight=1, needs=[masked_softmax_values, masked_softmax_nothing])
@@ -436,7 +436,7 @@ def masked_softmax_half(masked_softmax, draw):
     """Works in float16: with fully masked rows, scores of -60000, and masked scores of 65504, infinity or NaN."""
     n_q, n_k = draw.sizes(2)
     for garbage in (65504, np.inf, np.nan):
-        S, mask = scores(draw, n_q, n_k).astype(np.float16), some(draw, n_q, n_k)
+        S, mask = scores(draw, n_q, n_k).astype(np.float16), random_mask(draw, n_q, n_k)
         S[0], S[0, 0] = -64000, -60000
         mask[1] = False
         expected = shared_out(S, mask)
@@ -450,7 +450,7 @@ def masked_softmax_half(masked_softmax, draw):
 def masked_softmax_inputs(masked_softmax, draw):
     """Does not change `S` or `mask`, and accepts read-only arrays."""
     n_q, n_k, b = draw.sizes(3)
-    S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
+    S, mask = scores(draw, b, n_q, n_k), random_mask(draw, b, n_q, n_k)
     # What code may replace in place: rows with nothing visible, and masked scores that are infinite.
     mask[:, 0] = False
     S[~mask] = np.inf
@@ -492,8 +492,8 @@ def masked_attention_masked(masked_attention, draw):
     """With a mask (n_q, n_k), A is the softmax over the keys that each query may attend to, and Z is A V."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
-    for masks in [(some(draw, n_q, n_k),), ()]:
+    expect_attends(masked_attention, Q, K, V, random_mask(draw, n_q, n_k))
+    for masks in [(random_mask(draw, n_q, n_k),), ()]:
         with told_by(lambda: REPEATED):
             expect_attends(masked_attention, *qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), *masks)
     # All sizes equal, and weights from 1e-10 to 1. Keys with smaller weights have larger values, so each one matters.
@@ -502,12 +502,12 @@ def masked_attention_masked(masked_attention, draw):
     size = draw.magnitudes(n, orders=10)
     Q /= 2
     Q[:, 0], K[:, 0] = 1, np.log(size) * n**0.5
-    mask = some(draw, n, n)
+    mask = random_mask(draw, n, n)
     mask[:, size.argmax()] = True
     expect_attends(masked_attention, Q, K, V / size[:, None], mask)
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
         Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4)
-        expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
+        expect_attends(masked_attention, Q, K, V, random_mask(draw, n_q, n_k))
 
 
 @check(weight=2, needs=[masked_attention_masked])
@@ -531,7 +531,7 @@ def masked_attention_nothing(masked_attention, draw):
     """A fully masked query gets zero weights and the result 0, not NaN; the other queries are not affected."""
     n_k, n_q, d_k, d_v = draw.sizes(4)
     # Some queries are fully masked, then all of them.
-    some_hidden = some(draw, n_q, n_k)
+    some_hidden = random_mask(draw, n_q, n_k)
     some_hidden[draw.rng.permutation(n_q)[: n_q // 2]] = False
     for mask in (some_hidden, np.zeros_like(some_hidden)):
         Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
@@ -549,16 +549,16 @@ def masked_attention_batch(masked_attention, draw):
     """Keeps leading dimensions, with no mask or a mask (n_q, n_k), (1, n_k), (b, 1, n_k) or (b, n_q, n_k)."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     Q, K, V = qkv(draw, 3, 2, 2, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
+    expect_attends(masked_attention, Q, K, V, random_mask(draw, n_q, n_k))
     for lead in [(b,), (2, b)]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         expect_attends(masked_attention, Q, K, V)
         for shape in [(n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)]:
-            expect_attends(masked_attention, Q, K, V, some(draw, *shape))
+            expect_attends(masked_attention, Q, K, V, random_mask(draw, *shape))
     # As many sequences as queries and keys: here a mask that loses its axis of size 1 still broadcasts, wrongly.
     Q, K, V = qkv(draw, n_k, n_q=n_k, n_k=n_k, d_k=d_k, d_v=d_v)
     for shape in [(n_k, n_k), (n_k, 1, n_k)]:
-        expect_attends(masked_attention, Q, K, V, some(draw, *shape))
+        expect_attends(masked_attention, Q, K, V, random_mask(draw, *shape))
 
 
 @check(weight=1, needs=[masked_attention_masked])
@@ -567,11 +567,11 @@ def masked_attention_ones(masked_attention, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for change in [{"n_q": 1}, {"d_k": 1}, {"d_v": 1}]:
         sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change
-        expect_attends(masked_attention, *qkv(draw, **sizes), some(draw, sizes["n_q"], n_k))
+        expect_attends(masked_attention, *qkv(draw, **sizes), random_mask(draw, sizes["n_q"], n_k))
     Q, K, V = qkv(draw, n_q=n_q, n_k=1, d_k=d_k, d_v=d_v)
     expect_attends(masked_attention, Q, K, V, np.ones((n_q, 1), dtype=bool))
     Q, K, V = qkv(draw, 1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_attends(masked_attention, Q, K, V, some(draw, 1, 1, n_k))
+    expect_attends(masked_attention, Q, K, V, random_mask(draw, 1, 1, n_k))
 
 
 @check(weight=1, needs=[masked_attention_masked])
@@ -582,7 +582,7 @@ def masked_attention_large(masked_attention, draw):
     # The first number of each query shifts all its scaled scores by 2000 or -2000; their differences stay the same.
     K[:, 0] = 1
     Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000) * d_k**0.5
-    V, mask = draw.array(n_k, d_v), some(draw, n_q, n_k)
+    V, mask = draw.array(n_k, d_v), random_mask(draw, n_q, n_k)
     expect_attends(masked_attention, Q, K, V, mask, rtol=LARGE)
     # One key's scores are 2000 above or below the others.
     K[:, 0] = np.arange(n_k) == 1
@@ -600,7 +600,7 @@ def masked_attention_refuses(masked_attention, draw):
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         because = unfit((n_q, n_k), mask_shape)
         expect_raises(
-            [ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because
+            [ValueError], masked_attention, Q, K, V, random_mask(draw, *mask_shape), because=because
         )
 
 
@@ -621,7 +621,7 @@ def masked_attention_sizes(masked_attention, draw):
         Q, K, V = qkv(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
         because = unfit((queries, keys), (n_q, n_k))
         expect_raises(
-            [ValueError], masked_attention, Q, K, V, some(draw, n_q, n_k), because=because
+            [ValueError], masked_attention, Q, K, V, random_mask(draw, n_q, n_k), because=because
         )
 
 
@@ -629,7 +629,7 @@ def masked_attention_sizes(masked_attention, draw):
 def masked_attention_dtype(masked_attention, draw):
     """Returns Z and A in the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
+    arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), random_mask(draw, n_q, n_k)]
     expect_dtypes(masked_attention, *arguments, names="ZA")
 
 
@@ -637,7 +637,7 @@ def masked_attention_dtype(masked_attention, draw):
 def masked_attention_half(masked_attention, draw):
     """In float16, a fully masked query also gets zero weights and the result 0."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
+    inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), random_mask(draw, n_q, n_k)
     mask[0] = False
     Z, A = expect_tuple(
         masked_attention(*[array.astype(np.float16) for array in inputs], mask), "ZA"
@@ -655,7 +655,7 @@ def masked_attention_inputs(masked_attention, draw):
     """Does not change `Q`, `K`, `V` or `mask`, and accepts read-only arrays."""
     # The results have the shape of the inputs, so code could write them into these.
     (n,) = draw.sizes(1)
-    mask = some(draw, n, n)
+    mask = random_mask(draw, n, n)
     mask[0] = False  # code may replace rows with nothing visible in place
     arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), mask]
     expect_inputs_kept(masked_attention, ["Q", "K", "V", "mask"], *arguments)

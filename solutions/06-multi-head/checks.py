@@ -15,17 +15,14 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
         "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     )
 
-import inspect
+import functools
 
 import numpy as np
 import torch
@@ -48,6 +45,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
 )
 from specifications import attended, columns, side_by_side
 
@@ -88,8 +86,8 @@ def by_hand_two_heads(by_hand, draw):
     V = np.array([[4.0, 0, 0, 8], [0, 4, 8, 0]])  # (n_k, d_model)
     W_o = np.array([[1.0, 0, 1, 0], [0, 1, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0]])
     brought = [
-        np.exp(s) / np.exp(s).sum() @ own
-        for s, own in zip(scores, np.split(V, 2, axis=1), strict=True)
+        np.exp(s) / np.exp(s).sum() @ V_head
+        for s, V_head in zip(scores, np.split(V, 2, axis=1), strict=True)
     ]
     expect_by_hand(by_hand(), np.concatenate(brought) @ W_o)
 
@@ -110,43 +108,27 @@ def few(draw):
     return [*map(int, draw.rng.permutation(others)), h, d_head]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def some(draw, *shape):
-    """Return a mask in which each query may attend to a key and, if there are several keys, not to all."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
-
-
 def parameters(draw, d_model, bias=True):
     """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
-        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        values[f"{name}.weight"] = draw.tensor(d_model, d_model) / d_model**0.5
         if bias:
-            values[f"{name}.bias"] = tensor(draw, d_model)
+            values[f"{name}.bias"] = draw.tensor(d_model)
     return values
 
 
 def of_heads(values, h):
     """Return the same parameters as named in a `MultiHeadAttentionLoop`: head i has rows of the first three."""
-    own = {}
+    renamed = {}
     for name, value in values.items():
         if name.startswith("W_o"):
-            own[name] = value
+            renamed[name] = value
         else:
-            own |= {
+            renamed |= {
                 f"heads.{i}.{name}": rows.clone() for i, rows in enumerate(value.tensor_split(h))
             }
-    return own
+    return renamed
 
 
 def splits(draw):
@@ -162,9 +144,9 @@ def shapes(values):
 def tokens(draw, b, n_q, n_k, d_model):
     """Return query, key and value, all different."""
     return (
-        tensor(draw, b, n_q, d_model),
-        tensor(draw, b, n_k, d_model),
-        tensor(draw, b, n_k, d_model),
+        draw.tensor(b, n_q, d_model),
+        draw.tensor(b, n_k, d_model),
+        draw.tensor(b, n_k, d_model),
     )
 
 
@@ -176,7 +158,7 @@ def split_heads_shape(split_heads, draw):
     """Returns a tensor of shape (b, h, n, d / h)."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    expect_tensor(split_heads(tensor(draw, b, n, d), h), (b, h, n, d_head))
+    expect_tensor(split_heads(draw.tensor(b, n, d), h), (b, h, n, d_head))
 
 
 @check(weight=3, needs=[split_heads_shape])
@@ -184,9 +166,9 @@ def split_heads_values(split_heads, draw):
     """Head i gets columns i d/h to (i + 1) d/h - 1 of every token, in their order."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(noncontiguous(X), h), columns(X.numpy(), h))
 
 
@@ -195,17 +177,17 @@ def split_heads_alike(split_heads, draw):
     """Works when all dimensions are equal, and when one of them is large."""
     b = n = h = d_head = sizes(draw)[0]
     d = h * d_head
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    X = tensor(draw, h, h, h)  # one column for each head
+    X = draw.tensor(h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     # Also widths that are multiples of 64, the head width in many models: only `num_heads` gives the number of heads.
     # 768 is also a multiple of 32, 96 and 128.
-    heads, more = (int(own) for own in draw.rng.choice([2, 4, 16, 32], size=2, replace=False))
+    heads, more = (int(size) for size in draw.rng.choice([2, 4, 16, 32], size=2, replace=False))
     wide = [(2, heads, 768 // heads), (2, more, 64 // more)]
     cases = []
     for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), *wide]:
-        cases.append((tensor(draw, 2, n, h * d_head), h))
+        cases.append((draw.tensor(2, n, h * d_head), h))
     split_heads.ahead(cases)
     for X, h in cases:
         expect_close(split_heads(X, h), columns(X.numpy(), h))
@@ -214,12 +196,10 @@ def split_heads_alike(split_heads, draw):
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_ones(split_heads, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head."""
-    for one in range(4):
-        b, n, h, d_head = (
-            1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
-        )
+    for axis in range(4):
+        b, n, h, d_head = (1 if i == axis else size for i, size in enumerate(sizes(draw)[:4]))
         d = h * d_head
-        X = tensor(draw, b, n, d)
+        X = draw.tensor(b, n, d)
         expect_close(split_heads(X, h), columns(X.numpy(), h))
 
 
@@ -230,7 +210,7 @@ def split_heads_refuses(split_heads, draw):
     b, n, *_ = sizes(draw)
     for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
         because = Message("d is {d}, and there are {h} heads", d=d, h=h)
-        expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=because)
+        expect_raises(REFUSED, split_heads, draw.tensor(b, n, d), h, because=because)
 
 
 @check(weight=1, needs=[split_heads_values])
@@ -238,7 +218,7 @@ def split_heads_gradient(split_heads, draw):
     """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
+    X, upstream = draw.tensor(b, n, d), draw.tensor(b, h, n, d_head)
     _, gradients, _ = backward(split_heads, X, h, upstream=upstream)
     expect_close(gradients[0], side_by_side(upstream.numpy()), what=Message("the gradient of X"))
 
@@ -247,7 +227,7 @@ def split_heads_gradient(split_heads, draw):
 def split_heads_kept(split_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, n, h, d_head, _ = sizes(draw)
-    X = tensor(draw, b, n, h * d_head)
+    X = draw.tensor(b, n, h * d_head)
     for dtype in DTYPES:
         expect_tensor(split_heads(X.to(dtype), h), (b, h, n, d_head), dtype)
     expect_unchanged(split_heads, ["X", "num_heads"], X, h)
@@ -260,7 +240,7 @@ def split_heads_kept(split_heads, draw):
 def merge_heads_shape(merge_heads, draw):
     """Returns a tensor of shape (b, n, h d_head)."""
     b, h, n, d_head, _ = sizes(draw)
-    expect_tensor(merge_heads(tensor(draw, b, h, n, d_head)), (b, n, h * d_head))
+    expect_tensor(merge_heads(draw.tensor(b, h, n, d_head)), (b, n, h * d_head))
 
 
 @check(weight=3, needs=[merge_heads_shape])
@@ -272,7 +252,7 @@ def merge_heads_values(merge_heads, draw):
         return heads.transpose(1, 2).contiguous().transpose(1, 2)
 
     for stored in (torch.clone, noncontiguous, split):
-        X = tensor(draw, b, n, h * d_head)
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(stored(torch.tensor(columns(X.numpy(), h)))), X)
 
 
@@ -281,18 +261,16 @@ def merge_heads_alike(merge_heads, draw):
     """Works when all dimensions are equal, and when one of them is large."""
     size, long = sizes(draw)[0], draw.long()
     for b, h, n, d_head in [(size,) * 4, (2, 2, long, 3), (2, long, 3, 2), (2, 3, 2, long)]:
-        X = tensor(draw, b, n, h * d_head)
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_ones(merge_heads, draw):
     """Keeps dimensions of size 1: one sequence, one head, one token, one column for each head."""
-    for one in range(4):
-        b, h, n, d_head = (
-            1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
-        )
-        X = tensor(draw, b, n, h * d_head)
+    for axis in range(4):
+        b, h, n, d_head = (1 if i == axis else size for i, size in enumerate(sizes(draw)[:4]))
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
 
@@ -300,7 +278,7 @@ def merge_heads_ones(merge_heads, draw):
 def merge_heads_gradient(merge_heads, draw):
     """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, h, n, d_head, _ = sizes(draw)
-    X, upstream = tensor(draw, b, h, n, d_head), tensor(draw, b, n, h * d_head)
+    X, upstream = draw.tensor(b, h, n, d_head), draw.tensor(b, n, h * d_head)
     _, gradients, _ = backward(merge_heads, X, upstream=upstream)
     expect_close(gradients[0], columns(upstream.numpy(), h), what=Message("the gradient of X"))
 
@@ -309,7 +287,7 @@ def merge_heads_gradient(merge_heads, draw):
 def merge_heads_kept(merge_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, h, n, d_head, _ = sizes(draw)
-    X = tensor(draw, b, h, n, d_head)
+    X = draw.tensor(b, h, n, d_head)
     for dtype in DTYPES:
         expect_tensor(merge_heads(X.to(dtype)), (b, n, h * d_head), dtype)
     expect_unchanged(merge_heads, ["X"], X)
@@ -317,41 +295,22 @@ def merge_heads_kept(merge_heads, draw):
 
 # MultiHeadAttentionLoop and MultiHeadAttention, which have the same checks
 
-
-def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
-
-    def declare(body):
-        for name in ("MultiHeadAttentionLoop", "MultiHeadAttention"):
-            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
+of_both = functools.partial(suite.check_each, "MultiHeadAttentionLoop", "MultiHeadAttention")
 
 
-def _of(name, body):
-    def own(made, draw):
-        body(made, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
-
-
-def named(made, values, h):
+def named(subject, values, h):
     """Return parameters under the names that they have in the class under test."""
-    return of_heads(values, h) if made.name == "MultiHeadAttentionLoop" else values
+    return of_heads(values, h) if subject.name == "MultiHeadAttentionLoop" else values
 
 
-def loaded(made, values, h, bias=True, ahead=()):
+def loaded(subject, values, h, bias=True, ahead=()):
     """Return a layer of the class under test with these parameters, in evaluation mode.
 
     `ahead` has the arguments of the next calls: they are sent in the same message if the layer is in another process.
     """
     arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
-    return made.loaded(
-        arguments, named(made, values, h), torch.float64, training=False, ahead=ahead
+    return subject.loaded(
+        arguments, named(subject, values, h), torch.float64, training=False, ahead=ahead
     )
 
 
@@ -366,157 +325,162 @@ def expect_results(result, expected):
     expect_close(out, expected[0], what="out")
 
 
-def expect_all(made, values, h, cases, bias=True):
+def expect_all(subject, values, h, cases, bias=True):
     """Do the same as `expect_attends` for one layer and several lists of arguments."""
-    layer = loaded(made, values, h, bias, ahead=cases)
+    layer = loaded(subject, values, h, bias, ahead=cases)
     for case in cases:
         expect_attends(layer, values, h, *case)
 
 
-def expect_refused(made, values, h, refused):
+def expect_refused(subject, values, h, refused):
     """Fail unless a layer raises for each of these arguments, which come with the reason."""
-    layer = loaded(made, values, h, ahead=[arguments for arguments, _ in refused])
+    layer = loaded(subject, values, h, ahead=[arguments for arguments, _ in refused])
     for arguments, because in refused:
         expect_raises(REFUSED, layer, *arguments, because=because)
 
 
 @of_both(weight=2)
-def parameters_named(made, draw):
+def parameters_named(subject, draw):
     """Has exactly the parameters that the text names, with these shapes."""
     # The course's own loop of heads, in the place of one that fails, would earn the points of both classes.
-    alone = made.name != "MultiHeadAttention" or "MultiHeadAttentionLoop" not in suite.instead
+    alone = subject.name != "MultiHeadAttention" or "MultiHeadAttentionLoop" not in suite.instead
     expect(
         alone,
         "`MultiHeadAttention` is built on `MultiHeadAttentionLoop`, which fails. Write it on its own.",
     )
     *_, h, d_head = few(draw)
     d_model = h * d_head
-    expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
+    expect_parameters(
+        subject.module(d_model, h), shapes(named(subject, parameters(draw, d_model), h))
+    )
 
 
 @of_both(weight=0.5)
-def attributes(made, draw):
+def attributes(subject, draw):
     """Has attributes `d_model` and `num_heads`."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
-    layer = made.module(d_model, h)
+    layer = subject.module(d_model, h)
     for name, size in [("d_model", d_model), ("num_heads", h)]:
         message = "`{name}` should be {size}, got {found}."
-        found = layer.read(name)
-        expect(found == size, Message(message, name=name, size=size, found=str(found)[:50]))
+        attribute = layer.read(name)
+        expect(attribute == size, Message(message, name=name, size=size, found=str(attribute)[:50]))
 
 
 @of_both(weight=1, needs=[parameters_named])
-def parameters_without_bias(made, draw):
+def parameters_without_bias(subject, draw):
     """Has no biases with `bias=False`."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(
-        made.module(d_model, h, False),
-        shapes(named(made, parameters(draw, d_model, bias=False), h)),
+        subject.module(d_model, h, False),
+        shapes(named(subject, parameters(draw, d_model, bias=False), h)),
     )
 
 
 @of_both(weight=0)
-def refuses_heads(made, draw):
+def refuses_heads(subject, draw):
     """The constructor raises `ValueError` or similar when d_model is not a multiple of num_heads."""
     cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
-    made.ahead(cases)
+    subject.ahead(cases)
     for d_model, h in cases:
         because = Message("d_model is {d_model}, and there are {h} heads", d_model=d_model, h=h)
-        expect_raises(REFUSED, made, d_model, h, because=because)
+        expect_raises(REFUSED, subject, d_model, h, because=because)
 
 
 @of_both(weight=1, needs=[parameters_named])
-def shapes_of_results(made, draw):
+def shapes_of_results(subject, draw):
     """Returns a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values, arguments = parameters(draw, d_model), tokens(draw, b, n_q, n_k, d_model)
-    result = loaded(made, values, h, ahead=[arguments])(*arguments)
+    result = loaded(subject, values, h, ahead=[arguments])(*arguments)
     expect_tuple(result, RESULTS)
     expect_tensor(result[0], (b, n_q, d_model), what="out")
     expect_tensor(result[1], (b, h, n_q, n_k), what="weights")
 
 
 @of_both(weight=3, needs=[shapes_of_results])
-def values(made, draw):
+def values(subject, draw):
     """Each head computes weights from its own columns, and `W_o` mixes the results; with and without biases."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
-        own = parameters(draw, d_model, bias)
+        values = parameters(draw, d_model, bias)
         arguments, others = (tokens(draw, b, n_q, n_k, d_model) for _ in range(2))
         cases = [arguments, tuple(map(noncontiguous, others))]
-        expect_all(made, own, h, cases if not bias else cases[:1], bias)
+        expect_all(subject, values, h, cases if not bias else cases[:1], bias)
 
 
 @of_both(weight=1, needs=[shapes_of_results])
-def defaults(made, draw):
+def defaults(subject, draw):
     """With only a query, computes self-attention; with query and key, uses the keys as values."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    as_many = tensor(draw, b, n_q, d_model)  # its shape does not tell it from the query
-    expect_all(made, own, h, [(query,), (query, key), (query, as_many)])
+    as_many = draw.tensor(b, n_q, d_model)  # its shape does not tell it from the query
+    expect_all(subject, values, h, [(query,), (query, key), (query, as_many)])
 
 
 @of_both(weight=1, needs=[defaults])
-def by_name(made, draw):
+def by_name(subject, draw):
     """Accepts arguments by name, in any combination: `layer(x, mask=mask)`, `layer(x, value=v)`."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
-    layer = loaded(made, own, h)
-    mask, square = some(draw, n_q, n_k), some(draw, n_q, n_q)
+    layer = loaded(subject, values, h)
+    mask, square = draw.mask(n_q, n_k), draw.mask(n_q, n_q)
     cases = [
         ({"query": query, "mask": square}, 1),
         ({"query": query, "key": key, "mask": mask}, 2),
-        ({"query": query, "value": tensor(draw, b, n_q, d_model)}, 1),
+        ({"query": query, "value": draw.tensor(b, n_q, d_model)}, 1),
         ({"mask": mask, "value": value, "key": key, "query": query}, 0),
     ]
     for named, first in cases:
-        given = list(named.items())
-        result = layer.by_name(*[own for _, own in given[:first]], **dict(given[first:]))
+        pairs = list(named.items())
+        result = layer.by_name(*[argument for _, argument in pairs[:first]], **dict(pairs[first:]))
         order = [named.get(name) for name in ("query", "key", "value", "mask")]
-        expect_results(result, attended(own, h, *order))
+        expect_results(result, attended(values, h, *order))
 
 
 @of_both(weight=2, needs=[values])
-def masked(made, draw):
+def masked(subject, draw):
     """With a mask (n_q, n_k), weights are 0 where it is False; a later call without a mask hides nothing."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
+    masks = draw.mask(n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
     expect_all(
-        made, own, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]]
+        subject,
+        values,
+        h,
+        [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]],
     )
 
 
 @of_both(weight=2, needs=[masked])
-def masked_sequences(made, draw):
+def masked_sequences(subject, draw):
     """Applies a mask (b, n_q, n_k) or (b, 1, n_k) per sequence, even if there are as many heads as sequences."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     cases = []
     # With h sequences, a mask without an axis for the heads broadcasts, as another mask; with n_q, one without its 1.
     for sequences in (h, b, n_q):
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
-        cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
-    expect_all(made, own, h, cases)
+        cases += [(*arguments, draw.mask(sequences, n, n_k)) for n in (n_q, 1)]
+    expect_all(subject, values, h, cases)
 
 
 @of_both(weight=1, needs=[masked])
-def masked_heads(made, draw):
+def masked_heads(subject, draw):
     """Accepts a mask with four axes, (b, h, n_q, n_k), in which any of the first three sizes may be 1."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     shapes = [
         (b, h, n_q),
@@ -528,82 +492,82 @@ def masked_heads(made, draw):
         (b, 1, 1),
         (1, 1, 1),
     ]
-    cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
+    cases = [(*arguments, draw.mask(*shape, n_k)) for shape in shapes]
     arguments = tokens(
         draw, h, h, n_k, d_model
     )  # equal sizes: only the axes of size 1 distinguish the masks
-    cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
-    expect_all(made, own, h, cases)
+    cases += [(*arguments, draw.mask(*shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
+    expect_all(subject, values, h, cases)
 
 
 @of_both(weight=2, needs=[masked])
-def nothing_to_attend_to(made, draw):
+def nothing_to_attend_to(subject, draw):
     """A fully masked query gets zero weights, so its output is the bias of `W_o`."""
     b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
-        own = parameters(draw, d_model, bias)
-        arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k)
+        values = parameters(draw, d_model, bias)
+        arguments, mask = tokens(draw, b, n_q, n_k, d_model), draw.mask(b, n_q, n_k)
         mask[:, 0] = mask[0] = False
-        expect_all(made, own, h, [(*arguments, mask)], bias)
+        expect_all(subject, values, h, [(*arguments, mask)], bias)
 
 
 @of_both(weight=1, needs=[values])
-def sizes_alike(made, draw):
+def sizes_alike(subject, draw):
     """Works when all dimensions are equal, and for long sequences."""
     size = int(draw.rng.integers(3, 5))
     for h, d_head in [(size, 1), (size, size)]:
         d_model = h * d_head
         b = n_q = n_k = size
-        own = parameters(draw, d_model)
+        values = parameters(draw, d_model)
         arguments = tokens(draw, b, n_q, n_k, d_model)
-        expect_all(made, own, h, [(*arguments, some(draw, b, n_q, n_k)), arguments[:1]])
+        expect_all(subject, values, h, [(*arguments, draw.mask(b, n_q, n_k)), arguments[:1]])
     h, d_model = 2, 6
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     longs = [(draw.long(), 3), (2, draw.long())]
-    expect_all(made, own, h, [(*tokens(draw, 1, *n, d_model), some(draw, *n)) for n in longs])
+    expect_all(subject, values, h, [(*tokens(draw, 1, *n, d_model), draw.mask(*n)) for n in longs])
 
 
 @of_both(weight=1, needs=[values])
-def sizes_of_one(made, draw):
+def sizes_of_one(subject, draw):
     """Keeps dimensions of size 1: one sequence, one query, one key, one head, one column for each head."""
     *three, h, d_head = few(draw)
-    ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
+    ones = [[1 if i == axis else size for i, size in enumerate(three)] for axis in range(3)]
     for heads, width, cases in [(h, d_head, ones), (1, d_head, [three]), (h, 1, [three])]:
         d_model = heads * width
-        arguments = [(*tokens(draw, *own, d_model), some(draw, *own)) for own in cases]
-        expect_all(made, parameters(draw, d_model), heads, arguments)
+        arguments = [(*tokens(draw, *lengths, d_model), draw.mask(*lengths)) for lengths in cases]
+        expect_all(subject, parameters(draw, d_model), heads, arguments)
 
 
 @of_both(weight=1, needs=[values])
-def large_scores(made, draw):
+def large_scores(subject, draw):
     """Handles large positive and negative scores, and still gives masked keys no weight."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     cases = []
     for factor in (1000, 1e10, -1e10):
-        cases.append((factor * query, key, value, some(draw, n_q, n_k)))
-    expect_all(made, own, h, cases)
+        cases.append((factor * query, key, value, draw.mask(n_q, n_k)))
+    expect_all(subject, values, h, cases)
 
 
 @of_both(weight=1.5, needs=[values])
-def gradients(made, draw):
+def gradients(subject, draw):
     """Gradients flow to all parameters and inputs: without a mask, with one, and with a fully masked query."""
     b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
-    mask = some(draw, b, n_q, n_k)
+    values = parameters(draw, d_model)
+    layer = loaded(subject, values, h)
+    mask = draw.mask(b, n_q, n_k)
     mask[:, 0] = False
     for last in [(), (mask,)]:
-        inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+        inputs, upstream = tokens(draw, b, n_q, n_k, d_model), draw.tensor(b, n_q, d_model)
         leaves = [part.clone().requires_grad_() for part in inputs]
-        parts = {name: part.clone().requires_grad_() for name, part in own.items()}
+        parts = {name: part.clone().requires_grad_() for name, part in values.items()}
         (attended(parts, h, *leaves, *last)[0] * upstream).sum().backward()
-        expected = named(made, {name: part.grad for name, part in parts.items()}, h)
-        _, came, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
+        expected = named(subject, {name: part.grad for name, part in parts.items()}, h)
+        _, input_gradients, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
         for name, part in expect_gradients(layer, of_parameters, expected).items():
             # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
             unit = max(np.abs(expected[name].numpy()).max(), 1.0)
@@ -613,7 +577,9 @@ def gradients(made, draw):
                 what=Message("the gradient of {name}", name=name),
                 unit=np.array(unit),
             )
-        for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
+        for name, part, leaf in zip(
+            ("query", "key", "value"), input_gradients, leaves, strict=False
+        ):
             expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
@@ -633,54 +599,56 @@ def through_weights(module, inputs, upstream):
 
 
 @of_both(weight=0.5, needs=[gradients])
-def gradients_of_weights(made, draw):
+def gradients_of_weights(subject, draw):
     """Gradients also flow from the returned weights to queries, keys and their projections."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
-    inputs, upstream = tokens(draw, b, n_q, n_k, d_model)[:2], tensor(draw, b, h, n_q, n_k)
+    values = parameters(draw, d_model)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model)[:2], draw.tensor(b, h, n_q, n_k)
     leaves = [part.clone().requires_grad_() for part in inputs]
-    parts = {name: part.clone().requires_grad_() for name, part in own.items()}
+    parts = {name: part.clone().requires_grad_() for name, part in values.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
-    came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
+    results = loaded(subject, values, h).run_remote(through_weights, inputs, upstream)
     message = Message(
         "The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS
     )
-    expect(came is not None, message)
-    for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
+    expect(results is not None, message)
+    for name, part, leaf in zip(("query", "key"), results[0], leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
     asked = {f"{name}.weight": parts[f"{name}.weight"].grad for name in ("W_q", "W_k")}
-    for name, expected in named(made, asked, h).items():
-        expect_close(came[1].get(name), expected, what=Message("the gradient of {name}", name=name))
+    for name, expected in named(subject, asked, h).items():
+        expect_close(
+            results[1].get(name), expected, what=Message("the gradient of {name}", name=name)
+        )
 
 
 @of_both(weight=1, needs=[values])
-def in_training(made, draw):
+def in_training(subject, draw):
     """Returns the same results in training mode, the mode of a new layer: there is no dropout."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    values = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    cases = [arguments, (*arguments, some(draw, n_q, n_k))]
-    layer = loaded(made, own, h, ahead=cases * 2)
+    cases = [arguments, (*arguments, draw.mask(n_q, n_k))]
+    layer = loaded(subject, values, h, ahead=cases * 2)
     for case in cases * 2:  # twice, so that state left by a call is not blamed on the mode
-        expect_attends(layer, own, h, *case)
+        expect_attends(layer, values, h, *case)
     layer.train()
     try:
         for case in cases:
-            expect_attends(layer, own, h, *case)
+            expect_attends(layer, values, h, *case)
     except Failed as failure:
         message = "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
         raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @of_both(weight=1, needs=[shapes_of_results])
-def dtype(made, draw):
+def dtype(subject, draw):
     """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, with and without a mask."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, d_model), h)
-    arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
+    layer = loaded(subject, parameters(draw, d_model), h)
+    arguments, mask = tokens(draw, b, n_q, n_k, d_model), draw.mask(n_q, n_k)
     for kind in DTYPES:
         layer.to(kind)
         inputs = [part.to(kind) for part in arguments]
@@ -693,7 +661,7 @@ def dtype(made, draw):
 
 
 @of_both(weight=1, needs=[values])
-def refuses_masks(made, draw):
+def refuses_masks(subject, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when the mask is for another number of queries or keys."""
     # Worth points: code that crops such a mask applies a different one. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = few(draw)
@@ -703,18 +671,18 @@ def refuses_masks(made, draw):
     )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n_q, more), (more, n_k), (b, more, n_k)]
     refused = [
-        ((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+        ((*inputs, draw.mask(*shape)), Message("the mask is {shape}", shape=str(shape)))
         for shape in shapes
     ]
-    expect_refused(made, values, h, refused)
+    expect_refused(subject, values, h, refused)
 
 
 @of_both(weight=0, needs=[values])
-def refuses_sizes(made, draw):
+def refuses_sizes(subject, draw):
     """Raises when widths, numbers of keys and values, or a mask's number of heads do not match, even if one is 1."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    own = parameters(draw, d_model)
+    state = parameters(draw, d_model)
     refused = []  # arguments, and the reason
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     for widths in [
@@ -723,10 +691,10 @@ def refuses_sizes(made, draw):
         (d_model, d_model, d_model - h),
     ]:
         n = n_q, n_k, n_k
-        inputs = [tensor(draw, b, *shape) for shape in zip(n, widths, strict=True)]
+        inputs = [draw.tensor(b, *shape) for shape in zip(n, widths, strict=True)]
         refused.append((inputs, Message("d_model is {d_model}", d_model=d_model)))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
-        inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
+        inputs = query, draw.tensor(b, keys, d_model), draw.tensor(b, values, d_model)
         refused.append(
             (
                 inputs,
@@ -737,29 +705,29 @@ def refuses_sizes(made, draw):
         )
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         because = Message("the mask is {shape}", shape=str(shape))
-        refused.append(((query, key, value, some(draw, *shape)), because))
+        refused.append(((query, key, value, draw.mask(*shape)), because))
     for queries, keys in [(1, n_k), (n_q, 1)]:  # must not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
         because = Message("the mask is {shape}", shape=str((n_q, n_k)))
-        refused.append(((*inputs, some(draw, n_q, n_k)), because))
-    expect_refused(made, own, h, refused)
+        refused.append(((*inputs, draw.mask(n_q, n_k)), because))
+    expect_refused(subject, state, h, refused)
 
 
 @of_both(weight=0.5, needs=[shapes_of_results])
-def kept(made, draw):
+def kept(subject, draw):
     """Does not change query, key, value, mask or parameters."""
     b, n, _, h, d_head = few(
         draw
     )  # queries and results have one shape, so code could overwrite its input
     d_model = h * d_head
-    own = parameters(draw, d_model)
-    layer = loaded(made, own, h)
+    values = parameters(draw, d_model)
+    layer = loaded(subject, values, h)
     before = layer.state()
     arguments = tokens(draw, b, n, n, d_model)
-    expect_unchanged(layer, ["query", "key", "value", "mask"], *arguments, some(draw, b, n, n))
+    expect_unchanged(layer, ["query", "key", "value", "mask"], *arguments, draw.mask(b, n, n))
     expect_unchanged(layer, ["query"], arguments[0])
     after = layer.state()
-    for name in named(made, own, h):
+    for name in named(subject, values, h):
         expect_close(
             after[name],
             before[name],
@@ -779,16 +747,19 @@ def list_of_heads(values, h):
         weight = values[f"{name}.weight"]
         part = nn.Linear(*weight.shape[::-1], bias=bias, dtype=weight.dtype)
         part.load_state_dict(
-            {own: values[f"{name}.{own}"] for own in dict(part.named_parameters())}
+            {
+                part_name: values[f"{name}.{part_name}"]
+                for part_name in dict(part.named_parameters())
+            }
         )
         return part
 
-    own = of_heads(values, h)
+    of_loop = of_heads(values, h)
     heads = [
-        nn.ModuleDict({name: linear(f"heads.{i}.{name}", own) for name in PROJECTIONS})
+        nn.ModuleDict({name: linear(f"heads.{i}.{name}", of_loop) for name in PROJECTIONS})
         for i in range(h)
     ]
-    loop = nn.ModuleDict({"heads": nn.ModuleList(heads), "W_o": linear("W_o", own)})
+    loop = nn.ModuleDict({"heads": nn.ModuleList(heads), "W_o": linear("W_o", of_loop)})
     loop.d_model, loop.num_heads = d_model, h
     return loop
 
@@ -808,28 +779,28 @@ def expect_moved(layer, values):
             raise
 
 
-def is_new(came, wanted, values):
+def is_new(got, wanted, values):
     """Return whether a parameter contains none of the given numbers and is not a multiple of what it should be."""
-    came, given = (
-        came.detach().float(),
+    got, numbers = (
+        got.detach().float(),
         torch.cat([part.flatten() for part in values.values()]).float(),
     )
-    if came.shape != wanted.shape or torch.isin(came, given).any():
+    if got.shape != wanted.shape or torch.isin(got, numbers).any():
         return False
-    return came.numel() > 1 and abs(np.corrcoef(came.flatten(), wanted.flatten())[0, 1]) < ALIKE
+    return got.numel() > 1 and abs(np.corrcoef(got.flatten(), wanted.flatten())[0, 1]) < ALIKE
 
 
 def expect_its_own(subject, module, values, name, *inputs):
     """Fail unless a module is unchanged, and stays so when the result is changed."""
     before = {name: part.clone() for name, part in module.state_dict().items()}
-    given = subject.given(module, name)
-    with left_as_it_was(given, *inputs):
-        layer = subject.module(given)
-    layer.load({part: torch.zeros_like(own) for part, own in values.items()})
-    after = given.state()
+    argument = subject.given(module, name)
+    with left_as_it_was(argument, *inputs):
+        layer = subject.module(argument)
+    layer.load({part: torch.zeros_like(value) for part, value in values.items()})
+    after = argument.state()
     what = "the parameter {part} of `{name}` after the new layer was trained"
-    for part, own in before.items():
-        expect_close(after[part], own, what=Message(what, part=part, name=name))
+    for part, value in before.items():
+        expect_close(after[part], value, what=Message(what, part=part, name=name))
 
 
 @check(weight=1)
@@ -863,15 +834,15 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     """Fail unless a layer attends with these parameters, and can be trained."""
     d_model = len(values["W_o.weight"])
     layer.train(False)
-    inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model), draw.tensor(b, n_q, d_model)
     expect_attends(layer, values, h, *inputs)
-    _, _, came = backward(layer, *inputs, upstream=upstream)
+    _, _, parameter_gradients = backward(layer, *inputs, upstream=upstream)
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
     (attended(parts, h, *inputs)[0] * upstream).sum().backward()
     expected = {
         name: part.grad for name, part in parts.items() if name != "W_k.bias"
     }  # whose gradient is 0
-    for name, part in expect_gradients(layer, came, expected).items():
+    for name, part in expect_gradients(layer, parameter_gradients, expected).items():
         expect_close(part, expected[name], what=Message("the gradient of {name}", name=name))
 
 
@@ -942,10 +913,10 @@ def from_torch_outputs(from_torch, draw):
         module = of_torch(values, h, batch_first, dropout=0.5)
         expect_works(from_torch.module(module), values, h, draw, b, n_q, n_k)
         query, key, value = tokens(draw, b, n_q, n_k, d_model)
-        mask = some(draw, n_q, n_k)
+        mask = draw.mask(n_q, n_k)
 
         def theirs(*inputs, module=module, mask=mask):
-            turned = [own if module.batch_first else own.transpose(0, 1) for own in inputs[:3]]
+            turned = [X if module.batch_first else X.transpose(0, 1) for X in inputs[:3]]
             out, weights = module(*turned, attn_mask=~mask, average_attn_weights=False)
             return (out if module.batch_first else out.transpose(0, 1)).detach(), weights.detach()
 
@@ -960,10 +931,10 @@ def from_torch_own(from_torch, draw):
     values = parameters(draw, h * d_head)
     inputs = tokens(draw, b, n_q, n_k, h * d_head)
     for batch_first in (True, False):
-        given = inputs if batch_first else [own.transpose(0, 1) for own in inputs]
+        arguments = inputs if batch_first else [X.transpose(0, 1) for X in inputs]
         for training in (True, False):
             module = of_torch(values, h, batch_first, dropout=0.5).train(training)
-            expect_its_own(from_torch, module, values, "module", *given)
+            expect_its_own(from_torch, module, values, "module", *arguments)
 
 
 @check(weight=1, needs=[from_torch_parameters])

@@ -8,7 +8,7 @@ that every wrong answer here fails, that its own hint is shown, and that every r
 import torch
 from torch import nn
 
-from checking import families, misconception, right
+from checking import families, misconception, misconception_of_each, right
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 PROJECTIONS = ("W_q", "W_k", "W_v")
@@ -418,9 +418,9 @@ class MultiHeadAttentionLoop(Layer):
         self.heads = nn.ModuleList([Head(d_model, self.d_head, bias) for _ in range(num_heads)])
 
     def apart(self, *inputs):
-        found = zip(PROJECTIONS, inputs, strict=True)
+        named = zip(PROJECTIONS, inputs, strict=True)
         return [
-            torch.stack([getattr(head, name)(X) for head in self.heads], 1) for name, X in found
+            torch.stack([getattr(head, name)(X) for head in self.heads], 1) for name, X in named
         ]
 
 
@@ -431,29 +431,14 @@ class MultiHeadAttention(Layer):
         self.W_v = nn.Linear(d_model, d_model, bias)
 
     def apart(self, query, key, value):
-        found = self.W_q(query), self.W_k(key), self.W_v(value)
-        return [self.cut(X) for X in found]
+        projected = self.W_q(query), self.W_k(key), self.W_v(value)
+        return [self.cut(X) for X in projected]
 
     def cut(self, X):
         return X.unflatten(-1, (self.num_heads, self.d_head)).transpose(1, 2)
 
 
-BOTH = (MultiHeadAttentionLoop, MultiHeadAttention)
-
-
-def of_both(label, hint):
-    """Declare a mistake that a layer of either class can have."""
-
-    def declare(mistake):
-        mistake.families = [
-            misconception(kind.__name__, label, hint)(
-                type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
-            )
-            for kind in BOTH
-        ]
-        return mistake
-
-    return declare
+of_both = misconception_of_each(MultiHeadAttentionLoop, MultiHeadAttention)
 
 
 # Both classes, wrong: parameters
@@ -466,8 +451,8 @@ def of_both(label, hint):
 class other_names:
     def state_dict(self, *arguments, **more):
         return {
-            name.replace("W_", "w_"): own
-            for name, own in super().state_dict(*arguments, **more).items()
+            name.replace("W_", "w_"): value
+            for name, value in super().state_dict(*arguments, **more).items()
         }
 
 
@@ -1161,7 +1146,7 @@ class dropout:
 )
 class always_float32:
     def forward(self, query, key=None, value=None, mask=None):
-        return tuple(own.float() for own in super().forward(query, key, value, mask))
+        return tuple(result.float() for result in super().forward(query, key, value, mask))
 
 
 @of_both(
@@ -1170,9 +1155,9 @@ class always_float32:
 )
 class query_in_place:
     def forward(self, query, key=None, value=None, mask=None):
-        found = super().forward(query, key, value, mask)
+        results = super().forward(query, key, value, mask)
         query.data /= self.d_head**0.5
-        return found
+        return results
 
 
 @of_both(
@@ -1181,10 +1166,10 @@ class query_in_place:
 )
 class mask_in_place:
     def forward(self, query, key=None, value=None, mask=None):
-        found = super().forward(query, key, value, mask)
+        results = super().forward(query, key, value, mask)
         if mask is not None:
             mask.logical_not_()
-        return found
+        return results
 
 
 @of_both(
@@ -1508,15 +1493,15 @@ def new_layer(d_model, num_heads, bias, like):
 def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None):
     """Return the fused layer; subclasses replace single steps."""
     bias = loop.W_o.bias is not None
-    own = new_layer(loop.d_model, heads or loop.num_heads, bias, loop.W_o.weight)
+    layer = new_layer(loop.d_model, heads or loop.num_heads, bias, loop.W_o.weight)
     with torch.no_grad():
         for name, source in zip(PROJECTIONS, names, strict=True):
-            getattr(own, name).weight.copy_(put(parts_of(loop, source, "weight")))
+            getattr(layer, name).weight.copy_(put(parts_of(loop, source, "weight")))
             if bias and biases:
-                getattr(own, name).bias.copy_(put(parts_of(loop, source, "bias")))
+                getattr(layer, name).bias.copy_(put(parts_of(loop, source, "bias")))
     if last:
-        own.W_o.load_state_dict(loop.W_o.state_dict())
-    return own
+        layer.W_o.load_state_dict(loop.W_o.state_dict())
+    return layer
 
 
 @right("fuse")
@@ -1570,9 +1555,9 @@ def fuse_nothing(loop):
 def fuse_always_bias(loop):
     if loop.W_o.bias is not None:
         return moved(loop)
-    own = new_layer(loop.d_model, loop.num_heads, True, loop.W_o.weight)
-    own.load_state_dict(moved(loop).state_dict(), strict=False)
-    return own
+    layer = new_layer(loop.d_model, loop.num_heads, True, loop.W_o.weight)
+    layer.load_state_dict(moved(loop).state_dict(), strict=False)
+    return layer
 
 
 @misconception(
@@ -1581,9 +1566,9 @@ def fuse_always_bias(loop):
     hint="The biases are missing. `MultiHeadAttention(..., bias=...)` has them if `loop.W_o.bias` is not None.",
 )
 def fuse_never_bias(loop):
-    own = new_layer(loop.d_model, loop.num_heads, False, loop.W_o.weight)
-    own.load_state_dict(moved(loop).state_dict(), strict=False)
-    return own
+    layer = new_layer(loop.d_model, loop.num_heads, False, loop.W_o.weight)
+    layer.load_state_dict(moved(loop).state_dict(), strict=False)
+    return layer
 
 
 @misconception(
@@ -1593,9 +1578,9 @@ def fuse_never_bias(loop):
     "concatenated. Check first.",
 )
 def fuse_needs_bias(loop):
-    own = moved(loop)
+    layer = moved(loop)
     torch.cat(parts_of(loop, "W_q", "bias"))
-    return own
+    return layer
 
 
 @misconception(
@@ -1625,10 +1610,10 @@ def fuse_turned(loop):
     "columns of the result, so stack them along `dim=0`.",
 )
 def fuse_side_by_side(loop):
-    own = moved(loop)
+    layer = moved(loop)
     for name in PROJECTIONS:
-        getattr(own, name).weight = nn.Parameter(torch.cat(parts_of(loop, name, "weight"), dim=1))
-    return own
+        getattr(layer, name).weight = nn.Parameter(torch.cat(parts_of(loop, name, "weight"), dim=1))
+    return layer
 
 
 @misconception(
@@ -1656,9 +1641,9 @@ def fuse_one_head(loop):
     "values, with `load_state_dict` or `copy_`.",
 )
 def fuse_shares_W_o(loop):
-    own = moved(loop)
-    own.W_o = loop.W_o
-    return own
+    layer = moved(loop)
+    layer.W_o = loop.W_o
+    return layer
 
 
 @misconception(
@@ -1668,9 +1653,9 @@ def fuse_shares_W_o(loop):
     "changes the other. Copy the numbers with `.clone()` or `copy_`.",
 )
 def fuse_shares_data(loop):
-    own = moved(loop)
-    own.W_o.weight.data = loop.W_o.weight.data
-    return own
+    layer = moved(loop)
+    layer.W_o.weight.data = loop.W_o.weight.data
+    return layer
 
 
 @misconception(
@@ -1707,9 +1692,9 @@ def fuse_returns_nothing(loop):
     "use `with torch.no_grad():`.",
 )
 def fuse_freezes(loop):
-    own = moved(loop)
+    layer = moved(loop)
     loop.requires_grad_(False)
-    return own
+    return layer
 
 
 @misconception(
@@ -1749,18 +1734,18 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
     """Return the new layer; subclasses replace single steps."""
     bias = module.in_proj_bias is not None
     weight = module.in_proj_weight
-    own = new_layer(module.embed_dim, heads or module.num_heads, bias, weight)
+    layer = new_layer(module.embed_dim, heads or module.num_heads, bias, weight)
     weights = cut(weight) if cut else weight.chunk(3)
     with torch.no_grad():
         for name, i in zip(PROJECTIONS, order, strict=True):
-            getattr(own, name).weight.copy_(weights[i])
+            getattr(layer, name).weight.copy_(weights[i])
         if bias and its_biases is not False:
-            parts = (its_biases or (lambda own: own.chunk(3)))(module.in_proj_bias)
+            parts = (its_biases or (lambda packed: packed.chunk(3)))(module.in_proj_bias)
             for name, i in zip(PROJECTIONS, order, strict=True):
-                getattr(own, name).bias.copy_(parts[i])
+                getattr(layer, name).bias.copy_(parts[i])
     if last:
-        own.W_o.load_state_dict(module.out_proj.state_dict())
-    return own
+        layer.W_o.load_state_dict(module.out_proj.state_dict())
+    return layer
 
 
 @right("from_torch")
@@ -1785,8 +1770,8 @@ def from_torch_k_q_v(module):
     "d_model rows, each with all heads.",
 )
 def from_torch_head_by_head(module):
-    def by_heads(own):
-        return own.unflatten(0, (module.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)
+    def by_heads(packed):
+        return packed.unflatten(0, (module.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)
 
     return unpacked(module, cut=by_heads, its_biases=by_heads)
 
@@ -1797,7 +1782,7 @@ def from_torch_head_by_head(module):
     hint="`in_proj_weight` has the same layout as `nn.Linear`, (d_out, d_in): do not transpose it.",
 )
 def from_torch_turned(module):
-    return unpacked(module, cut=lambda own: [part.T for part in own.chunk(3)])
+    return unpacked(module, cut=lambda packed: [part.T for part in packed.chunk(3)])
 
 
 @misconception(
@@ -1828,9 +1813,9 @@ def from_torch_without_biases(module):
 def from_torch_always_bias(module):
     if module.in_proj_bias is not None:
         return unpacked(module)
-    own = new_layer(module.embed_dim, module.num_heads, True, module.in_proj_weight)
-    own.load_state_dict(unpacked(module).state_dict(), strict=False)
-    return own
+    layer = new_layer(module.embed_dim, module.num_heads, True, module.in_proj_weight)
+    layer.load_state_dict(unpacked(module).state_dict(), strict=False)
+    return layer
 
 
 @misconception(
@@ -1839,9 +1824,9 @@ def from_torch_always_bias(module):
     hint="The biases are missing. The new layer has them if `module.in_proj_bias` is not None.",
 )
 def from_torch_never_bias(module):
-    own = new_layer(module.embed_dim, module.num_heads, False, module.in_proj_weight)
-    own.load_state_dict(unpacked(module).state_dict(), strict=False)
-    return own
+    layer = new_layer(module.embed_dim, module.num_heads, False, module.in_proj_weight)
+    layer.load_state_dict(unpacked(module).state_dict(), strict=False)
+    return layer
 
 
 @misconception(
@@ -1861,13 +1846,13 @@ def from_torch_needs_bias(module):
     "n, d_model) wherever its weights come from, so do not copy `batch_first`.",
 )
 def from_torch_batch_first(module):
-    own = unpacked(module)
+    layer = unpacked(module)
     if not module.batch_first:
-        own.apart = lambda *inputs: MultiHeadAttention.apart(
-            own, *(X.transpose(0, 1) for X in inputs)
+        layer.apart = lambda *inputs: MultiHeadAttention.apart(
+            layer, *(X.transpose(0, 1) for X in inputs)
         )
-        own.together = lambda Z: merge(Z).transpose(0, 1)
-    return own
+        layer.together = lambda Z: merge(Z).transpose(0, 1)
+    return layer
 
 
 @misconception(
@@ -1908,9 +1893,9 @@ def from_torch_sets_dropout(module):
     "use `with torch.no_grad():`.",
 )
 def from_torch_freezes(module):
-    own = unpacked(module)
+    layer = unpacked(module)
     module.requires_grad_(False)
-    return own
+    return layer
 
 
 @misconception(
@@ -1929,9 +1914,9 @@ def from_torch_one_head(module):
     "values, with `load_state_dict` or `copy_`.",
 )
 def from_torch_shares_out_proj(module):
-    own = unpacked(module)
-    own.W_o = module.out_proj
-    return own
+    layer = unpacked(module)
+    layer.W_o = module.out_proj
+    return layer
 
 
 @misconception(
@@ -1941,10 +1926,10 @@ def from_torch_shares_out_proj(module):
     "memory, and training one changes the other. `.clone()` it, or `copy_` it into the new layer.",
 )
 def from_torch_shares_rows(module):
-    own = unpacked(module)
+    layer = unpacked(module)
     for name, part in zip(PROJECTIONS, module.in_proj_weight.chunk(3), strict=True):
-        getattr(own, name).weight = nn.Parameter(part)
-    return own
+        getattr(layer, name).weight = nn.Parameter(part)
+    return layer
 
 
 @misconception(

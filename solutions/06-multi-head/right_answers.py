@@ -276,19 +276,19 @@ def fuse_state_dict(loop):
             parts = [getattr(getattr(head, name), kind) for head in loop.heads]
             if parts[0] is not None:
                 state[f"{name}.{kind}"] = torch.cat(parts)
-    state |= {f"W_o.{kind}": own for kind, own in loop.W_o.state_dict().items()}
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(
+    state |= {f"W_o.{kind}": value for kind, value in loop.W_o.state_dict().items()}
+    layer = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(
         loop.W_o.weight.dtype
     )
-    own.load_state_dict(state)
-    return own
+    layer.load_state_dict(state)
+    return layer
 
 
 @right("fuse")
 def fuse_new_parameters(loop):
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    fused = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
     for name in PROJECTIONS:
-        layer = getattr(own, name)
+        layer = getattr(fused, name)
         layer.weight = nn.Parameter(
             torch.vstack([getattr(head, name).weight for head in loop.heads])
         )
@@ -296,25 +296,25 @@ def fuse_new_parameters(loop):
             layer.bias = nn.Parameter(
                 torch.hstack([getattr(head, name).bias for head in loop.heads])
             )
-    own.W_o = copy.deepcopy(loop.W_o)
-    return own
+    fused.W_o = copy.deepcopy(loop.W_o)
+    return fused
 
 
 @right("fuse")
 def fuse_data(loop):
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
+    layer = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
     for name in PROJECTIONS:
-        getattr(own, name).weight.data = torch.cat(
+        getattr(layer, name).weight.data = torch.cat(
             [getattr(head, name).weight.data for head in loop.heads], dim=0
         )
         if loop.W_o.bias is not None:
-            getattr(own, name).bias.data = torch.cat(
+            getattr(layer, name).bias.data = torch.cat(
                 [getattr(head, name).bias.data for head in loop.heads], dim=0
             )
-    own.W_o.weight.data = loop.W_o.weight.data.clone()
+    layer.W_o.weight.data = loop.W_o.weight.data.clone()
     if loop.W_o.bias is not None:
-        own.W_o.bias.data = loop.W_o.bias.data.clone()
-    return own
+        layer.W_o.bias.data = loop.W_o.bias.data.clone()
+    return layer
 
 
 # from_torch
@@ -328,32 +328,34 @@ def from_torch_state_dict(module):
             parts = theirs[f"in_proj_{kind}"].chunk(3)
             state |= {f"{name}.{kind}": part for name, part in zip(PROJECTIONS, parts, strict=True)}
             state[f"W_o.{kind}"] = theirs[f"out_proj.{kind}"]
-    own = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(
+    layer = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(
         module.in_proj_weight.dtype
     )
-    own.load_state_dict(state)
-    return own
+    layer.load_state_dict(state)
+    return layer
 
 
 @right("from_torch")
 def from_torch_cloned(module):
     bias = module.out_proj.bias is not None
-    own = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
+    layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
     weights = module.in_proj_weight.detach().clone().tensor_split(3)
-    own.W_q.weight, own.W_k.weight, own.W_v.weight = (
+    layer.W_q.weight, layer.W_k.weight, layer.W_v.weight = (
         nn.Parameter(part.clone()) for part in weights
     )
     if bias:
         parts = module.in_proj_bias.detach().split(module.embed_dim)
-        own.W_q.bias, own.W_k.bias, own.W_v.bias = (nn.Parameter(part.clone()) for part in parts)
-    own.W_o = copy.deepcopy(module.out_proj)
-    return own
+        layer.W_q.bias, layer.W_k.bias, layer.W_v.bias = (
+            nn.Parameter(part.clone()) for part in parts
+        )
+    layer.W_o = copy.deepcopy(module.out_proj)
+    return layer
 
 
 @right("from_torch")
 def from_torch_reshaped(module):
     d = module.embed_dim
-    own = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(
+    layer = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(
         module.in_proj_weight.dtype
     )
     stacked = dict(zip(PROJECTIONS, module.in_proj_weight.detach().reshape(3, d, d), strict=True))
@@ -362,5 +364,5 @@ def from_torch_reshaped(module):
         both = zip(PROJECTIONS, module.in_proj_bias.detach().reshape(3, d), strict=True)
         state |= {f"{name}.bias": part for name, part in both}
     state |= {f"W_o.{name}": part.detach() for name, part in module.out_proj.named_parameters()}
-    own.load_state_dict(state)
-    return own
+    layer.load_state_dict(state)
+    return layer

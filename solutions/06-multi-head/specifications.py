@@ -17,14 +17,14 @@ def attended(values, h, query, key=None, value=None, mask=None):
     """Return the results of multi-head attention with these parameters: (out, weights)."""
     key = query if key is None else key
     value = key if value is None else value
-    found = []
+    all_projected = []
     for name, X in zip(PROJECTIONS, (query, key, value), strict=True):
         rows = values[f"{name}.weight"].unflatten(0, (h, -1))  # (h, d_head, d_model)
         projected = torch.einsum("bnd,hed->bhne", X, rows)
         if f"{name}.bias" in values:
             projected = projected + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
-        found.append(projected)
-    q, k, v = found
+        all_projected.append(projected)
+    q, k, v = all_projected
     S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
     allowed = torch.ones(S.shape, dtype=torch.bool)
     if mask is not None:

@@ -16,17 +16,14 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
         "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     )
 
-import inspect
+import functools
 import math
 
 import numpy as np
@@ -48,6 +45,7 @@ from checking import (
     expect_tensor,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
 )
 from specifications import continued, fed, of_torch, specified
 
@@ -89,9 +87,7 @@ def by_hand_one_token(by_hand, draw):
 
     x = x + norm(x) @ W_o  # one token attends to itself, with weight 1
     hidden = norm(x) @ W_1
-    expect_by_hand(
-        by_hand(), x + hidden * [0.5 + 0.5 * math.erf(own / 2**0.5) for own in hidden] @ W_2
-    )
+    expect_by_hand(by_hand(), x + hidden * [0.5 + 0.5 * math.erf(t / 2**0.5) for t in hidden] @ W_2)
 
 
 # Inputs
@@ -113,22 +109,6 @@ def wide(draw):
     return int(draw.rng.choice([11, 13, 17]))
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def some(draw, *shape):
-    """Return a mask that allows each query a key, and hides one from it where there are two."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
-
-
 def late(n_q, n_k):
     """Return a mask that allows only the last three keys: in a long sequence, the effect of a few others is tiny."""
     return (torch.arange(n_k) >= n_k - 3).expand(n_q, n_k).clone()
@@ -137,8 +117,8 @@ def late(n_q, n_k):
 def linear(draw, name, d_in, d_out):
     """Return weight and bias of an `nn.Linear` by name; for inputs of about 1 its outputs are about 1."""
     return {
-        f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5,
-        f"{name}.bias": tensor(draw, d_out),
+        f"{name}.weight": draw.tensor(d_out, d_in) / d_in**0.5,
+        f"{name}.bias": draw.tensor(d_out),
     }
 
 
@@ -157,8 +137,8 @@ def parameters(draw, kind, d_model, d_ff):
     values |= of_feed_forward(draw, d_model, d_ff, "feed_forward.")
     for i in range(len(PARTS[kind]) + 1):
         values[f"norm{i + 1}.weight"], values[f"norm{i + 1}.bias"] = (
-            tensor(draw, d_model),
-            tensor(draw, d_model),
+            draw.tensor(d_model),
+            draw.tensor(d_model),
         )
     return values
 
@@ -172,8 +152,8 @@ def inputs(draw, kind, b, n, m, d_model):
 
     Numbers in x differ by more than 1, so the constant that a norm adds to the variance matters only in one check.
     """
-    x = 4 * tensor(draw, b, n, d_model)
-    return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
+    x = 4 * draw.tensor(b, n, d_model)
+    return (x,) if kind == "EncoderLayer" else (x, draw.tensor(b, m, d_model))
 
 
 # FeedForward
@@ -205,7 +185,7 @@ def FeedForward_parameters(FeedForward, draw):
 def FeedForward_shape(FeedForward, draw):
     """Returns a tensor of shape (b, n, d_model)."""
     b, n, d_model, *_ = sizes(draw)
-    values, x = of_feed_forward(draw, d_model, wide(draw)), tensor(draw, b, n, d_model)
+    values, x = of_feed_forward(draw, d_model, wide(draw)), draw.tensor(b, n, d_model)
     expect_tensor(loaded_network(FeedForward, values, [(x,)])(x), (b, n, d_model))
 
 
@@ -217,7 +197,7 @@ def FeedForward_curve(FeedForward, draw):
     values = of_feed_forward(draw, d_model, d_ff)
     values["linear1.weight"] *= 0
     values["linear2.bias"] *= 0
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     for low, high in [(-3.1, -2.6), (0.3, 3.0)]:
         values["linear1.bias"] = torch.tensor(draw.rng.uniform(low, high, d_ff))
         values["linear2.weight"] = values["linear2.weight"].abs()
@@ -230,7 +210,7 @@ def FeedForward_values(FeedForward, draw):
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     expect_fed(
-        FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model))
+        FeedForward, values, draw.tensor(b, n, d_model), noncontiguous(draw.tensor(b, n, d_model))
     )
 
 
@@ -248,7 +228,7 @@ def FeedForward_sizes(FeedForward, draw):
     ]
     for b, n, d_model, d_ff in [*cases, (1, long, 2, 3), (1, 2, long, 3), (1, 2, 3, long)]:
         values = of_feed_forward(draw, d_model, d_ff)
-        x = tensor(draw, b, n, d_model)
+        x = draw.tensor(b, n, d_model)
         expect_fed(FeedForward, values, x)
 
 
@@ -257,7 +237,7 @@ def FeedForward_refuses(FeedForward, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when the last size is not d_model, even if it is 1."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    cases = [(tensor(draw, b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
+    cases = [(draw.tensor(b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
     network = loaded_network(FeedForward, values, cases)
     for case in cases:
         expect_raises(
@@ -271,7 +251,7 @@ def FeedForward_gradients(FeedForward, draw):
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     network = loaded_network(FeedForward, values)
-    x, upstream = tensor(draw, b, n, d_model), tensor(draw, b, n, d_model)
+    x, upstream = draw.tensor(b, n, d_model), draw.tensor(b, n, d_model)
     expect_backward(network, lambda values, x: fed(values, x), values, (x,), (), upstream)
 
 
@@ -280,7 +260,7 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
     leaves = [part.clone().requires_grad_() for part in floating]
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
     (specification(parts, *leaves, *masks) * upstream).sum().backward()
-    _, came, of_parameters = backward(layer, *floating, *masks, upstream=upstream)
+    _, input_gradients, of_parameters = backward(layer, *floating, *masks, upstream=upstream)
     for name, part in expect_gradients(layer, of_parameters, parts).items():
         # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
         unit = max(np.abs(parts[name].grad.numpy()).max(), 1.0)
@@ -290,7 +270,7 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
             what=Message("the gradient of {name}", name=name),
             unit=np.array(unit),
         )
-    for name, part, leaf in zip(("x", "memory"), came, leaves, strict=False):
+    for name, part, leaf in zip(("x", "memory"), input_gradients, leaves, strict=False):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
@@ -311,7 +291,7 @@ def FeedForward_in_training(FeedForward, draw):
     """Returns the same results in training mode, the mode of a new module: there is no dropout."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     expect_same_in_training(loaded_network(FeedForward, values), fed(values, x), x)
 
 
@@ -320,7 +300,7 @@ def FeedForward_kept(FeedForward, draw):
     """Keeps the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
     b, n, d_model, *_ = sizes(draw)
     network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     expect_unchanged(network, ["x"], x)
     for dtype in DTYPES:
         network.to(dtype)
@@ -329,85 +309,66 @@ def FeedForward_kept(FeedForward, draw):
 
 # EncoderLayer and DecoderLayer, which share most checks
 
-
-def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
-
-    def declare(body):
-        for name in PARTS:
-            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
+of_both = functools.partial(suite.check_each, *PARTS)
 
 
-def _of(name, body):
-    def own(made, draw):
-        body(made, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
-
-
-def loaded(made, values, h, ahead=()):
+def loaded(subject, values, h, ahead=()):
     """Return a layer of the class under test with these parameters, in evaluation mode.
 
     `ahead` has the arguments of the next calls: they are sent in the same message if the layer is in another process.
     """
     d_ff, d_model = values["feed_forward.linear1.weight"].shape
-    return made.loaded((d_model, h, d_ff), values, torch.float64, training=False, ahead=ahead)
+    return subject.loaded((d_model, h, d_ff), values, torch.float64, training=False, ahead=ahead)
 
 
-def expect_layer(made, values, h, *cases, specification=specified):
+def expect_layer(subject, values, h, *cases, specification=specified):
     """Fail unless a layer with these parameters returns what the specification does, for each list of arguments."""
-    layer = loaded(made, values, h, cases)
+    layer = loaded(subject, values, h, cases)
     for arguments in cases:
-        expect_close(layer(*arguments), specification(made.name, values, h, *arguments))
+        expect_close(layer(*arguments), specification(subject.name, values, h, *arguments))
 
 
-def expect_refused(made, values, h, refused):
+def expect_refused(subject, values, h, refused):
     """Fail unless a layer raises for each of these arguments, which come with the reason."""
-    layer = loaded(made, values, h, [arguments for arguments, _ in refused])
+    layer = loaded(subject, values, h, [arguments for arguments, _ in refused])
     for arguments, because in refused:
         expect_raises(REFUSED, layer, *arguments, because=because)
 
 
 @of_both(weight=2)
-def parameters_named(made, draw):
+def parameters_named(subject, draw):
     """Has exactly the parameters that the text names, with these shapes."""
     h, d_head, *_ = sizes(draw)
     d_model, d_ff = h * d_head, wide(draw)
     expect_parameters(
-        made.module(d_model, h, d_ff), shapes(parameters(draw, made.name, d_model, d_ff))
+        subject.module(d_model, h, d_ff), shapes(parameters(draw, subject.name, d_model, d_ff))
     )
 
 
 @of_both(weight=0)
-def refuses_heads(made, draw):
+def refuses_heads(subject, draw):
     """The constructor raises `ValueError` or similar when d_model is not a multiple of num_heads."""
     cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
-    made.ahead([(d_model, h, 5) for d_model, h in cases])
+    subject.ahead([(d_model, h, 5) for d_model, h in cases])
     for d_model, h in cases:
         because = Message("d_model is {d_model}, and there are {h} heads", d_model=d_model, h=h)
-        expect_raises(REFUSED, made, d_model, h, 5, because=because)
+        expect_raises(REFUSED, subject, d_model, h, 5, because=because)
 
 
 @of_both(weight=1, needs=[parameters_named])
-def shape_of_result(made, draw):
+def shape_of_result(subject, draw):
     """Returns a tensor of shape (b, n, d_model), not a tuple."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own, arguments = (
-        parameters(draw, made.name, d_model, wide(draw)),
-        inputs(draw, made.name, b, n, m, d_model),
+    values, arguments = (
+        parameters(draw, subject.name, d_model, wide(draw)),
+        inputs(draw, subject.name, b, n, m, d_model),
     )
-    expect_tensor(loaded(made, own, h, [arguments])(*arguments), (b, n, d_model))
+    expect_tensor(loaded(subject, values, h, [arguments])(*arguments), (b, n, d_model))
 
 
 @of_both(weight=3, needs=[shape_of_result])
-def values(made, draw):
+def values(subject, draw):
     """With the same weights, matches PyTorch's layer with `norm_first=True, activation="gelu"`."""
     b, *lengths = (int(size) for size in draw.rng.permutation([4, 5, 7, 8]))
     shorter, n, longer = sorted(lengths)
@@ -415,72 +376,80 @@ def values(made, draw):
         int(size) for size in draw.rng.permutation([2, 3])
     )  # few columns, so that n - 1 instead of n shows
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    first, second = (inputs(draw, made.name, b, n, m, d_model) for m in (shorter, longer))
-    expect_layer(made, own, h, first, tuple(map(noncontiguous, second)), specification=of_torch)
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    first, second = (inputs(draw, subject.name, b, n, m, d_model) for m in (shorter, longer))
+    expect_layer(
+        subject, values, h, first, tuple(map(noncontiguous, second)), specification=of_torch
+    )
 
 
 def silenced(values, *parts):
     """Return the same parameters, except that these linear layers are all 0 and so add nothing."""
     return {
-        name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()
+        name: 0 * value if name.rpartition(".")[0] in parts else value
+        for name, value in values.items()
     }
 
 
 @of_both(weight=1, needs=[shape_of_result])
-def attention_alone(made, draw):
+def attention_alone(subject, draw):
     """If `linear2` is all 0, the feed-forward network adds nothing: the result is x plus the output of attention."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    expect_layer(made, own, h, inputs(draw, made.name, b, n, m, d_model))
+    values = silenced(parameters(draw, subject.name, d_model, wide(draw)), "feed_forward.linear2")
+    expect_layer(subject, values, h, inputs(draw, subject.name, b, n, m, d_model))
 
 
 @of_both(weight=1, needs=[shape_of_result])
-def feed_forward_alone(made, draw):
+def feed_forward_alone(subject, draw):
     """If `W_o` is all 0, attention adds nothing: the result is x plus the output of the feed-forward network."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    own = silenced(own, *[f"{part}.W_o" for part in PARTS[made.name]])
-    expect_layer(made, own, h, inputs(draw, made.name, b, n, m, d_model))
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    values = silenced(values, *[f"{part}.W_o" for part in PARTS[subject.name]])
+    expect_layer(subject, values, h, inputs(draw, subject.name, b, n, m, d_model))
 
 
 @of_both(weight=1, needs=[values])
-def small_differences(made, draw):
+def small_differences(subject, draw):
     """Layer norm adds 10⁻⁵ to the variance, which matters when a token's numbers are nearly equal."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
+    values = parameters(draw, subject.name, d_model, wide(draw))
     cases = []
     for factor in (1e-3, 1e-2, 0):
-        x, *memory = inputs(draw, made.name, b, n, m, d_model)
+        x, *memory = inputs(draw, subject.name, b, n, m, d_model)
         cases.append((1 + factor * x, *memory))
-    expect_layer(made, own, h, *cases)
+    expect_layer(subject, values, h, *cases)
 
 
 @of_both(weight=1.5, needs=[attention_alone])
-def masked(made, draw):
+def masked(subject, draw):
     """With a `mask` (n, n), tokens attend only where it is True; without one, or in a later call, everywhere."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    arguments = inputs(draw, made.name, b, n, m, d_model)
-    masks = some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()
+    values = silenced(parameters(draw, subject.name, d_model, wide(draw)), "feed_forward.linear2")
+    arguments = inputs(draw, subject.name, b, n, m, d_model)
+    masks = draw.mask(n, n), torch.ones(n, n, dtype=torch.bool).tril()
     expect_layer(
-        made, own, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch
+        subject,
+        values,
+        h,
+        *[(*arguments, mask) for mask in masks],
+        arguments,
+        specification=of_torch,
     )
 
 
 @of_both(weight=0.5, needs=[masked])
-def by_name(made, draw):
+def by_name(subject, draw):
     """Accepts the mask and all other arguments by name: `layer(x, mask=mask)`."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
-    layer = loaded(made, own, h)
-    expected = specified(made.name, own, h, *arguments, mask)
+    values = silenced(parameters(draw, subject.name, d_model, wide(draw)), "feed_forward.linear2")
+    arguments, mask = inputs(draw, subject.name, b, n, m, d_model), draw.mask(n, n)
+    layer = loaded(subject, values, h)
+    expected = specified(subject.name, values, h, *arguments, mask)
     expect_close(layer.by_name(*arguments, mask=mask), expected)
     expect_close(
         layer.by_name(mask=mask, **dict(zip(("x", "memory"), arguments, strict=False))), expected
@@ -488,29 +457,29 @@ def by_name(made, draw):
 
 
 @of_both(weight=1, needs=[masked])
-def masked_otherwise(made, draw):
+def masked_otherwise(subject, draw):
     """Accepts one `mask` per sequence, (b, n, n) or (b, 1, n), or a mask with four axes, as in exercise 6."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    arguments = inputs(draw, made.name, b, n, m, d_model)
+    values = silenced(parameters(draw, subject.name, d_model, wide(draw)), "feed_forward.linear2")
+    arguments = inputs(draw, subject.name, b, n, m, d_model)
     shapes = [(b, n), (b, 1), (b, h, n), (1, h, 1), (b, 1, 1)]
-    expect_layer(made, own, h, *[(*arguments, some(draw, *shape, n)) for shape in shapes])
+    expect_layer(subject, values, h, *[(*arguments, draw.mask(*shape, n)) for shape in shapes])
 
 
 @of_both(weight=1, needs=[masked])
-def nothing_to_attend_to(made, draw):
+def nothing_to_attend_to(subject, draw):
     """For a fully masked token, attention adds only the bias of `W_o`, and no NaN."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    mask = some(draw, b, n, n)
+    values = silenced(parameters(draw, subject.name, d_model, wide(draw)), "feed_forward.linear2")
+    mask = draw.mask(b, n, n)
     mask[:, 0] = mask[0] = False
-    expect_layer(made, own, h, (*inputs(draw, made.name, b, n, m, d_model), mask))
+    expect_layer(subject, values, h, (*inputs(draw, subject.name, b, n, m, d_model), mask))
 
 
 @of_both(weight=1, needs=[values])
-def sizes_alike(made, draw):
+def sizes_alike(subject, draw):
     """Works when all dimensions are equal, and for long ones."""
     size = int(draw.rng.integers(3, 5))
     long = draw.long()
@@ -520,17 +489,17 @@ def sizes_alike(made, draw):
         (1, long, 2, 1, 2, 5),
         (1, 3, 2, 2, 6, long),
     ]:
-        own = parameters(draw, made.name, d_model, d_ff)
-        arguments = inputs(draw, made.name, b, n, m, d_model)
-        masks = [late(n, n)] if n > 512 else [None, some(draw, n, n)]
-        expect_layer(made, own, h, *[(*arguments, mask) for mask in masks])
+        values = parameters(draw, subject.name, d_model, d_ff)
+        arguments = inputs(draw, subject.name, b, n, m, d_model)
+        masks = [late(n, n)] if n > 512 else [None, draw.mask(n, n)]
+        expect_layer(subject, values, h, *[(*arguments, mask) for mask in masks])
 
 
 @of_both(weight=1, needs=[values])
-def sizes_of_one(made, draw):
+def sizes_of_one(subject, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head, one hidden unit."""
     *three, h, d_head = sizes_of_layer(draw)
-    ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
+    ones = [[1 if i == axis else size for i, size in enumerate(three)] for axis in range(3)]
     width = int(
         draw.rng.choice([5, 6, 7])
     )  # of two numbers that are close, what is added to the variance would show
@@ -542,109 +511,112 @@ def sizes_of_one(made, draw):
     ]
     for heads, columns, d_ff, cases in layers:
         d_model = heads * columns
-        own = parameters(draw, made.name, d_model, d_ff)
+        values = parameters(draw, subject.name, d_model, d_ff)
         arguments = [
-            (*inputs(draw, made.name, b, n, m, d_model), some(draw, b, n, n)) for b, n, m in cases
+            (*inputs(draw, subject.name, b, n, m, d_model), draw.mask(b, n, n)) for b, n, m in cases
         ]
-        expect_layer(made, own, heads, *arguments)
+        expect_layer(subject, values, heads, *arguments)
 
 
 @of_both(weight=2, needs=[values])
-def gradients(made, draw):
+def gradients(subject, draw):
     """Gradients flow to all parameters and inputs, without a mask and with a fully masked token."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    layer = loaded(made, own, h)
-    mask = some(draw, b, n, n)
+    state = parameters(draw, subject.name, d_model, wide(draw))
+    layer = loaded(subject, state, h)
+    mask = draw.mask(b, n, n)
     mask[:, 0] = False
     for masks in [(), (mask,)]:
-        arguments, upstream = inputs(draw, made.name, b, n, m, d_model), tensor(draw, b, n, d_model)
+        arguments, upstream = (
+            inputs(draw, subject.name, b, n, m, d_model),
+            draw.tensor(b, n, d_model),
+        )
 
         def specification(values, *arguments):
-            return specified(made.name, values, h, *arguments)
+            return specified(subject.name, values, h, *arguments)
 
-        expect_backward(layer, specification, own, arguments, masks, upstream)
+        expect_backward(layer, specification, state, arguments, masks, upstream)
 
 
 @of_both(weight=1, needs=[values])
-def in_training(made, draw):
+def in_training(subject, draw):
     """Returns the same results in training mode, the mode of a new layer: there is no dropout."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    arguments = inputs(draw, made.name, b, n, m, d_model)
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    arguments = inputs(draw, subject.name, b, n, m, d_model)
     expect_same_in_training(
-        loaded(made, own, h), specified(made.name, own, h, *arguments), *arguments
+        loaded(subject, values, h), specified(subject.name, values, h, *arguments), *arguments
     )
 
 
 @of_both(weight=1, needs=[shape_of_result])
-def dtype(made, draw):
+def dtype(subject, draw):
     """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
-    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
+    layer = loaded(subject, parameters(draw, subject.name, d_model, wide(draw)), h)
+    arguments, mask = inputs(draw, subject.name, b, n, m, d_model), draw.mask(n, n)
     for kind in DTYPES:
         layer.to(kind)
         expect_tensor(layer(*[part.to(kind) for part in arguments], mask), (b, n, d_model), kind)
 
 
 @of_both(weight=1, needs=[shape_of_result])
-def refuses_masks(made, draw):
+def refuses_masks(subject, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when the mask is for another number of tokens."""
     # Worth points: code that crops such a mask applies a different one. PyTorch and the given layer raise anyway.
     b, n, m, h, d_head = sizes_of_layer(draw)
-    own = parameters(draw, made.name, h * d_head, wide(draw))
-    arguments = inputs(draw, made.name, b, n, m, h * d_head)
+    values = parameters(draw, subject.name, h * d_head, wide(draw))
+    arguments = inputs(draw, subject.name, b, n, m, h * d_head)
     more = (
         max(b, n, m, h) + 1
     )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n, more), (more, n), (b, more, n)]
     masks = [
-        (some(draw, *shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes
+        (draw.mask(*shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes
     ]
-    expect_refused(made, own, h, [((*arguments, mask), because) for mask, because in masks])
+    expect_refused(subject, values, h, [((*arguments, mask), because) for mask, because in masks])
 
 
 @of_both(weight=0, needs=[shape_of_result])
-def refuses_sizes(made, draw):
+def refuses_sizes(subject, draw):
     """Raises when a width is not d_model, even if it is 1, or when a mask has too many heads or a single key."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    x, *memory = inputs(draw, made.name, b, n, m, d_model)
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    x, *memory = inputs(draw, subject.name, b, n, m, d_model)
     refused = []  # arguments, and the reason
     for d in (d_model + h, d_model - h, 1):
         because = Message("d_model is {d_model}", d_model=d_model)
-        refused.append(((tensor(draw, b, n, d), *memory), because))
-        refused += [((x, tensor(draw, b, other.shape[1], d)), because) for other in memory]
+        refused.append(((draw.tensor(b, n, d), *memory), because))
+        refused += [((x, draw.tensor(b, other.shape[1], d)), because) for other in memory]
     for shape in [(n, 1), (1, h + 1, n, n)]:
         refused.append(
-            ((x, *memory, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+            ((x, *memory, draw.mask(*shape)), Message("the mask is {shape}", shape=str(shape)))
         )
     if memory:
         because = Message(
             "the memory_mask is {shape} and the memory has length {m}", shape=str((n, 1)), m=m
         )
-        refused.append(((x, *memory, None, some(draw, n, 1)), because))
-    expect_refused(made, own, h, refused)
+        refused.append(((x, *memory, None, draw.mask(n, 1)), because))
+    expect_refused(subject, values, h, refused)
 
 
 @of_both(weight=0.5, needs=[shape_of_result])
-def kept(made, draw):
+def kept(subject, draw):
     """Does not change inputs, masks or parameters."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, made.name, d_model, wide(draw))
-    layer = loaded(made, own, h)
-    arguments = inputs(draw, made.name, b, n, m, d_model)
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    layer = loaded(subject, values, h)
+    arguments = inputs(draw, subject.name, b, n, m, d_model)
     names = [*["x", "memory"][: len(arguments)], "mask", "memory_mask"]
-    masks = [some(draw, n, n), some(draw, n, m)][: len(arguments)]
+    masks = [draw.mask(n, n), draw.mask(n, m)][: len(arguments)]
     expect_unchanged(layer, names[: -1 if len(masks) == 1 else None], *arguments, *masks)
     after = layer.state()
-    for name, part in own.items():
+    for name, part in values.items():
         expect_close(
             after[name], part, what=Message("the parameter {name} after the call", name=name)
         )
@@ -658,17 +630,19 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
     """Applies `memory_mask` (n, m) to the memory and `mask` to x, alone, together or by name, also if m = n."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     cases = []
     for length in (m, n):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
-        cases.append((*arguments, None, some(draw, n, length)))
-        cases.append((*arguments, some(draw, n, n), some(draw, n, length)))
+        cases.append((*arguments, None, draw.mask(n, length)))
+        cases.append((*arguments, draw.mask(n, n), draw.mask(n, length)))
         cases.append(arguments)
-    expect_layer(DecoderLayer, own, h, *cases, specification=of_torch)
+    expect_layer(DecoderLayer, values, h, *cases, specification=of_torch)
     *arguments, _, mask = cases[0]
-    named = loaded(DecoderLayer, own, h).by_name(*arguments, memory_mask=mask)
-    expect_close(named, of_torch(DecoderLayer.name, own, h, *arguments, None, mask))
+    named = loaded(DecoderLayer, values, h).by_name(*arguments, memory_mask=mask)
+    expect_close(named, of_torch(DecoderLayer.name, values, h, *arguments, None, mask))
 
 
 @check(weight=1, needs=[DecoderLayer_memory_masked])
@@ -676,14 +650,16 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
     """A `memory_mask` may be (b, 1, m) or have four axes; a fully masked token gets only the bias of `W_o`."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     cases = []
     for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1)]:
-        mask = some(draw, *shape, m)
+        mask = draw.mask(*shape, m)
         mask[0] = mask[0] & (shape[0] == 1)  # one sequence sees nothing of its memory
         cases.append((*arguments, None, mask))
-    expect_layer(DecoderLayer, own, h, *cases)
+    expect_layer(DecoderLayer, values, h, *cases)
 
 
 @check(weight=1, needs=[DecoderLayer_memory_masked])
@@ -691,12 +667,14 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
     """Accepts a memory of any length, above 512 or only 1, also when part of it is masked."""
     b, n, _, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     lengths, kind = (draw.long(), 1), DecoderLayer.name
     cases = [
         (*inputs(draw, kind, b, n, length, d_model), None, late(n, length)) for length in lengths
     ]
-    expect_layer(DecoderLayer, own, h, *cases)
+    expect_layer(DecoderLayer, values, h, *cases)
 
 
 @check(weight=0.5, needs=[DecoderLayer_memory_masked])
@@ -704,7 +682,7 @@ def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
     """Raises when the `memory_mask` is for another number of tokens or another memory length."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
+    values = parameters(draw, DecoderLayer.name, d_model, wide(draw))
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     refused = []
     more = max(b, n, m, h) + 1
@@ -712,8 +690,8 @@ def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
         because = Message(
             "the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m
         )
-        refused.append(((*arguments, None, some(draw, *shape)), because))
-    expect_refused(DecoderLayer, own, h, refused)
+        refused.append(((*arguments, None, draw.mask(*shape)), because))
+    expect_refused(DecoderLayer, values, h, refused)
 
 
 # TinyGPT
@@ -732,11 +710,11 @@ def sizes_of_model(draw, num_layers=2, max_len=7):
     return int(draw.rng.choice([11, 13])), 4 * h, h, num_layers, max_len
 
 
-def drawn(made, draw, *arguments):
+def drawn(subject, draw, *arguments):
     """Return a model with parameters drawn here: those of a new model might be 0, or all equal."""
-    model = made.module(*arguments)
+    model = subject.module(*arguments)
     values = {
-        name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5
+        name: draw.tensor(*shape) / max([1, *shape[-1:]]) ** 0.5
         for name, shape in model.shapes().items()
     }
     return model.load(values, torch.float64, training=False)
@@ -756,9 +734,9 @@ def TinyGPT_max_len(TinyGPT, draw):
     """Has an attribute `max_len`, and is a module with parameters."""
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
-    found = model.read("max_len")
+    attribute = model.read("max_len")
     message = "`max_len` should be {size}, got {found}."
-    expect(found == max_len, Message(message, size=max_len, found=str(found)[:50]))
+    expect(attribute == max_len, Message(message, size=max_len, found=str(attribute)[:50]))
     expect(
         model.shapes(),
         "`state_dict` has no parameters, so nothing in this model can be trained or saved.",
@@ -844,10 +822,10 @@ def TinyGPT_sequences(TinyGPT, draw):
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 3, 5)
     each = tokens.split(1)
-    model.ahead([(tokens,), *[(own,) for own in each]])
+    model.ahead([(tokens,), *[(sequence,) for sequence in each]])
     together = logits_of(model, tokens, vocab_size)
-    for i, own in enumerate(each):
-        alone = logits_of(model, own, vocab_size)
+    for i, sequence in enumerate(each):
+        alone = logits_of(model, sequence, vocab_size)
         message = (
             "The logits of sequence {i} change when it is in a batch with other sequences. Two axes may be mixed "
             "up, or a mean may be taken over the batch."
@@ -902,10 +880,10 @@ def TinyGPT_prefix(TinyGPT, draw):
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 2, max_len)
     beginnings = {k: tokens[:, :k] for k in (1, max_len // 2, max_len - 1)}
-    model.ahead([(tokens,), *[(own,) for own in beginnings.values()]])
+    model.ahead([(tokens,), *[(beginning,) for beginning in beginnings.values()]])
     whole = logits_of(model, tokens, vocab_size)
-    for k, own in beginnings.items():
-        alone = logits_of(model, own, vocab_size)
+    for k, beginning in beginnings.items():
+        alone = logits_of(model, beginning, vocab_size)
         message = (
             "The logits of the first {k} tokens change when more tokens follow. Positions must count from the first "
             "token, and no mean may be taken over tokens."
@@ -951,18 +929,18 @@ def attention_weights(model, tokens):
     """Return all attention weights (b, h, n, n) that parts of a model return next to their result."""
     import torch
 
-    n, found = tokens.shape[1], []
+    n, all_weights = tokens.shape[1], []
 
-    def remember(part, given, result):
+    def remember(part, inputs, result):
         weights = result[1] if isinstance(result, tuple) and len(result) == 2 else None
         if isinstance(weights, torch.Tensor) and weights.shape[-2:] == (n, n):
-            found.append(weights.detach())
+            all_weights.append(weights.detach())
 
     handles = [part.register_forward_hook(remember) for part in model.modules()]
     model(tokens)
     for handle in handles:
         handle.remove()
-    return found
+    return all_weights
 
 
 @check(weight=1, needs=[TinyGPT_causal])
@@ -1082,7 +1060,10 @@ def learn(model, inputs, targets, rate):
         with torch.no_grad():
             pairs = zip(parts, gradients, strict=True)
             gradient = torch.cat(
-                [torch.zeros_like(own).flatten() if g is None else g.flatten() for own, g in pairs]
+                [
+                    torch.zeros_like(parameter).flatten() if g is None else g.flatten()
+                    for parameter, g in pairs
+                ]
             )
             mean.lerp_(gradient, 0.1)
             square.lerp_(gradient.square(), 0.01)
@@ -1194,7 +1175,7 @@ def generate_window(generate, draw):
 def generate_sizes(generate, draw):
     """Works for one sequence, a prompt of one token, one new token, a `max_len` of 1, and many tokens."""
     b, n, m, *_ = sizes(draw)
-    for one in [
+    for case in [
         (1, n, m, n + m),
         (b, 1, m, m + 1),
         (b, n, 1, n + 1),
@@ -1202,7 +1183,7 @@ def generate_sizes(generate, draw):
         (1, 1, 1, 1),
         (n, n, n, n),
     ]:
-        expect_continued(generate, draw, *one)
+        expect_continued(generate, draw, *case)
     expect_continued(generate, draw, 1, 2, 24, 20)
     expect_continued(generate, draw, 1, draw.long(), 2, 600)
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from checking import families, misconception, right
+from checking import families, misconception, misconception_of_each, right
 
 # by_hand: wrong
 
@@ -313,8 +313,8 @@ class MultiHeadAttention(nn.Module):
         key = query if key is None else key
         value = key if value is None else value
         q, k, v = (
-            own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for own, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+            projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for projection, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
         )
         S = self.turn(q) @ self.turn(k).mT / math.sqrt(q.shape[-1])
         if mask is None:
@@ -398,22 +398,7 @@ class DecoderLayer(EncoderLayer):
         return self.through(x, memory, mask, memory_mask)
 
 
-BOTH = (EncoderLayer, DecoderLayer)
-
-
-def of_both(label, hint):
-    """Declare a mistake that a layer of either class can have."""
-
-    def declare(mistake):
-        mistake.families = [
-            misconception(kind.__name__, label, hint)(
-                type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
-            )
-            for kind in BOTH
-        ]
-        return mistake
-
-    return declare
+of_both = misconception_of_each(EncoderLayer, DecoderLayer)
 
 
 # Both layers, wrong: norms and residual connections
@@ -482,8 +467,8 @@ class parallel:
     hint="The feed-forward network comes first. Attention comes first, and the network processes its result.",
 )
 class feed_forward_first:
-    def parts(self, *given):
-        *others, last = super().parts(*given)
+    def parts(self, *inputs):
+        *others, last = super().parts(*inputs)
         return [last, *others]
 
 
@@ -492,8 +477,8 @@ class feed_forward_first:
     hint="The feed-forward network exists but is never used. It is the last part: x + feed_forward(norm(x)).",
 )
 class without_feed_forward:
-    def parts(self, *given):
-        return super().parts(*given)[:-1]
+    def parts(self, *inputs):
+        return super().parts(*inputs)[:-1]
 
 
 @of_both(
@@ -501,8 +486,8 @@ class without_feed_forward:
     hint="`self_attn` exists but is never used. It is the first part: x + self_attn(norm1(x)).",
 )
 class without_attention:
-    def parts(self, *given):
-        return super().parts(*given)[1:]
+    def parts(self, *inputs):
+        return super().parts(*inputs)[1:]
 
 
 @of_both(
@@ -510,8 +495,8 @@ class without_attention:
     hint="The other norms are never used. Each part has its own norm.",
 )
 class norm1_for_all:
-    def parts(self, *given):
-        return [(self.norm1, part) for _, part in super().parts(*given)]
+    def parts(self, *inputs):
+        return [(self.norm1, part) for _, part in super().parts(*inputs)]
 
 
 @of_both(
@@ -523,9 +508,9 @@ class single_norm:
         super().__init__(d_model, num_heads, d_ff)
         del self.norm2
 
-    def parts(self, *given):
+    def parts(self, *inputs):
         self.norm2 = self.norm1
-        return super().parts(*given)
+        return super().parts(*inputs)
 
 
 @of_both(
@@ -653,8 +638,8 @@ class layers_inside:
 class other_name:
     def state_dict(self, *arguments, **more):
         return {
-            name.replace("self_attn", "attn"): own
-            for name, own in super().state_dict(*arguments, **more).items()
+            name.replace("self_attn", "attn"): value
+            for name, value in super().state_dict(*arguments, **more).items()
         }
 
 
@@ -1044,8 +1029,8 @@ class DecoderLayer_norms_memory(DecoderLayer):
     hint="Cross-attention comes first. The order is self-attention with `norm1`, then cross-attention with `norm2`.",
 )
 class DecoderLayer_cross_first(DecoderLayer):
-    def parts(self, *given):
-        first, second, last = super().parts(*given)
+    def parts(self, *inputs):
+        first, second, last = super().parts(*inputs)
         return [second, first, last]
 
 
@@ -1068,8 +1053,8 @@ class DecoderLayer_attentions_exchanged(DecoderLayer):
     hint="The memory is never used: `multihead_attn` exists but is not called.",
 )
 class DecoderLayer_without_cross(DecoderLayer):
-    def parts(self, *given):
-        first, _, last = super().parts(*given)
+    def parts(self, *inputs):
+        first, _, last = super().parts(*inputs)
         return [first, last]
 
 
@@ -1936,8 +1921,8 @@ def generate_never_none(model, prompt, num_new_tokens):
 def generate_at_once(model, prompt, num_new_tokens):
     places = model(seen(model, prompt)).argmax(-1)
     new = places[:, -1:].repeat(1, num_new_tokens)
-    kept = min(num_new_tokens, places.shape[1])
-    new[:, num_new_tokens - kept :] = places[:, places.shape[1] - kept :]
+    count = min(num_new_tokens, places.shape[1])
+    new[:, num_new_tokens - count :] = places[:, places.shape[1] - count :]
     return torch.cat([prompt, new], dim=1)
 
 

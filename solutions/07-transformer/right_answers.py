@@ -87,8 +87,8 @@ class EncoderLayer_written_out(nn.Module):
 
     def forward(self, x, mask=None):
         h = self.norm1(x)
-        found, _ = self.self_attn(h, h, h, mask)
-        x = torch.add(x, found)
+        attended, _ = self.self_attn(h, h, h, mask)
+        x = torch.add(x, attended)
         return self.feed_forward(self.norm2(x)) + x
 
 
@@ -132,20 +132,20 @@ class EncoderLayer_sdpa(EncoderLayer):
     """The library's attention with the same parameters."""
 
     def own(self, x, mask):
-        own = self.self_attn
+        attention = self.self_attn
         q, k, v = (
-            part(x).unflatten(-1, (own.num_heads, -1)).transpose(1, 2)
-            for part in (own.W_q, own.W_k, own.W_v)
+            part(x).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+            for part in (attention.W_q, attention.W_k, attention.W_v)
         )
         if mask is None:
-            found = functional.scaled_dot_product_attention(q, k, v)
+            attended = functional.scaled_dot_product_attention(q, k, v)
         else:
             mask = (mask[:, None] if mask.dim() == 3 else mask).expand(
-                len(x), own.num_heads, x.shape[1], x.shape[1]
+                len(x), attention.num_heads, x.shape[1], x.shape[1]
             )
             seen = mask.any(-1, keepdim=True)
-            found = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
-        return own.W_o(found.transpose(1, 2).flatten(2))
+            attended = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
+        return attention.W_o(attended.transpose(1, 2).flatten(2))
 
 
 # DecoderLayer

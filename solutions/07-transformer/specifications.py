@@ -26,14 +26,14 @@ def normed(values, name, x):
 
 def attended(values, part, h, query, source, mask):
     """Return the output of multi-head attention with these parameters to `source`."""
-    found = []
+    all_projected = []
     for name, X in zip(PROJECTIONS, (query, source, source), strict=True):
         rows, bias = values[f"{part}.{name}.weight"], values[f"{part}.{name}.bias"]
-        found.append(
+        all_projected.append(
             torch.einsum("bnd,hed->bhne", X, rows.unflatten(0, (h, -1)))
             + bias.unflatten(0, (h, 1, -1))
         )
-    q, k, v = found
+    q, k, v = all_projected
     if mask is not None:
         mask = mask[:, None] if mask.ndim == 3 else mask
         seen = mask.flatten(0, -2).any(
@@ -59,8 +59,8 @@ def specified(kind, values, h, *arguments):
         arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
     )
     mask, memory_mask = [*masks, None, None][:2]
-    own = normed(values, "norm1", x)
-    x = x + attended(values, "self_attn", h, own, own, mask)
+    normed_x = normed(values, "norm1", x)
+    x = x + attended(values, "self_attn", h, normed_x, normed_x, mask)
     last = "norm2"
     if kind == "DecoderLayer":
         x = x + attended(
@@ -77,15 +77,16 @@ def of_torch(kind, values, h, *arguments):
     layer = theirs(
         d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64
     )
-    state = {name.removeprefix("feed_forward."): own for name, own in values.items()}
+    state = {name.removeprefix("feed_forward."): value for name, value in values.items()}
     for part in PARTS[kind]:
-        for own in ("weight", "bias"):
-            rows = [state.pop(f"{part}.{name}.{own}") for name in PROJECTIONS]
-            state[f"{part}.in_proj_{own}"] = torch.cat(rows)
-            state[f"{part}.out_proj.{own}"] = state.pop(f"{part}.W_o.{own}")
+        for suffix in ("weight", "bias"):
+            rows = [state.pop(f"{part}.{name}.{suffix}") for name in PROJECTIONS]
+            state[f"{part}.in_proj_{suffix}"] = torch.cat(rows)
+            state[f"{part}.out_proj.{suffix}"] = state.pop(f"{part}.W_o.{suffix}")
     layer.load_state_dict(state)
     turned = [
-        None if own is None else ~own if own.dtype == torch.bool else own for own in arguments
+        None if argument is None else ~argument if argument.dtype == torch.bool else argument
+        for argument in arguments
     ]
     return layer(*turned).detach()  # their masks are True where attention is forbidden
 

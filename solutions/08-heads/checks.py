@@ -15,10 +15,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -46,6 +43,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
     told_by,
 )
 from specifications import attended, parts, rank_of, scores, without
@@ -97,22 +95,13 @@ def widths(draw):
     return [int(size) for size in draw.rng.permutation([3, 4, 5])[:2]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
 def parameters(draw, d_model, bias=True):
     """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
-        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        values[f"{name}.weight"] = draw.tensor(d_model, d_model) / d_model**0.5
         if bias:
-            values[f"{name}.bias"] = tensor(draw, d_model)
+            values[f"{name}.bias"] = draw.tensor(d_model)
     return values
 
 
@@ -151,17 +140,10 @@ def spectrum(draw, n, m, singular):
 
 def expect_ranks(effective_rank, cases):
     """Fail unless the function returns the ranks of these matrices, given with singular values and energy."""
-    found = [effective_rank(A, *energy) for A, _, *energy in cases]
-    for rank, (_, singular, *energy) in zip(found, cases, strict=True):
+    results = [effective_rank(A, *energy) for A, _, *energy in cases]
+    for rank, (_, singular, *energy) in zip(results, cases, strict=True):
         share = energy[0] if energy else 0.9
         expect_rank(rank, rank_of(singular, share), singular, share)
-
-
-def some(draw, *shape):
-    """Return a mask that allows each query a key, and hides one from it where there are two."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
 # These run in the process of the function under test. Each imports what it needs.
@@ -184,7 +166,8 @@ def made_layer(function, values, h, training):
             value = key if value is None else value
             projected = ((self.W_q, query), (self.W_k, key), (self.W_v, value))
             q, k, v = (
-                own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for own, x in projected
+                projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for projection, x in projected
             )
             S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
             A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
@@ -248,12 +231,12 @@ def layer_of(function, values, h, training=False):
 
 def ablated(ablate_head, layer, values, h, head):
     """Return the copy without a head."""
-    given = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
-    made = ablate_head.run_remote(cut, layer, head, given=given)
-    expect_module(made, ablate_head.name)
+    context = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
+    copy = ablate_head.run_remote(cut, layer, head, given=context)
+    expect_module(copy, ablate_head.name)
     return Module(
         ablate_head,
-        made,
+        copy,
         Message("the layer that `{function}` returned", function=ablate_head.name),
     )
 
@@ -275,14 +258,14 @@ def some_ablated(
 def previous_token_score_shape(previous_token_score, draw):
     """Returns a tensor of shape (h,) for weights of shape (b, h, n, n)."""
     b, h, n = draw.sizes(3)
-    expect_tensor(previous_token_score(tensor(draw, b, h, n, n)), (h,))
+    expect_tensor(previous_token_score(draw.tensor(b, h, n, n)), (h,))
 
 
 @check(weight=3, needs=[previous_token_score_shape])
 def previous_token_score_values(previous_token_score, draw):
     """Entry t is the mean of A[i, i - 1] for head t, over i from 1 on and over the batch."""
     b, h, n = draw.sizes(3)
-    for A in (tensor(draw, b, h, n, n), noncontiguous(tensor(draw, b, h, n, n))):
+    for A in (draw.tensor(b, h, n, n), noncontiguous(draw.tensor(b, h, n, n))):
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -291,7 +274,7 @@ def previous_token_score_unbatched(previous_token_score, draw):
     """Also works for weights of shape (h, n, n), without a batch dimension."""
     h, n = draw.sizes(2)
     for heads in (h, n, 1):
-        A = tensor(draw, heads, n, n)
+        A = draw.tensor(heads, n, n)
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -301,7 +284,7 @@ def previous_token_score_alike(previous_token_score, draw):
     size, other = draw.sizes(2)
     long = draw.long()
     for shape in [(size,) * 4, (2, 1, long, long), (1, other, 2, 2), (1, 1, size, size)]:
-        A = tensor(draw, *shape)
+        A = draw.tensor(*shape)
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -314,13 +297,13 @@ def previous_token_score_refuses(previous_token_score, draw):
             expect_raises(
                 REFUSED,
                 previous_token_score,
-                tensor(draw, *lead, rows, columns),
+                draw.tensor(*lead, rows, columns),
                 because=Message("the weights are not square"),
             )
     expect_raises(
         REFUSED,
         previous_token_score,
-        tensor(draw, b, h, 1, 1),
+        draw.tensor(b, h, 1, 1),
         because=Message("a single token has no token before it"),
     )
 
@@ -329,7 +312,7 @@ def previous_token_score_refuses(previous_token_score, draw):
 def previous_token_score_gradient(previous_token_score, draw):
     """Gradients flow to the entries just below the diagonal, equally, and to no others."""
     b, h, n = draw.sizes(3)
-    A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
+    A, upstream = draw.tensor(b, h, n, n), draw.tensor(h)
     _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
     expected = np.eye(n, k=-1) * upstream.numpy()[:, None, None] / (b * (n - 1))
     expect_close(
@@ -341,7 +324,7 @@ def previous_token_score_gradient(previous_token_score, draw):
 def previous_token_score_kept(previous_token_score, draw):
     """Keeps the dtype of `A`, and does not change `A`."""
     b, h, n = draw.sizes(3)
-    A = tensor(draw, b, h, n, n)
+    A = draw.tensor(b, h, n, n)
     for dtype in DTYPES:
         expect_tensor(previous_token_score(A.to(dtype)), (h,), dtype)
     expect_unchanged(previous_token_score, ["A"], A)
@@ -354,19 +337,19 @@ def previous_token_score_kept(previous_token_score, draw):
 def effective_rank_kind(effective_rank, draw):
     """Returns a Python `int`."""
     n, m, *_ = sizes(draw)
-    found = effective_rank(tensor(draw, n, m))
+    result = effective_rank(draw.tensor(n, m))
     message = "The result should be an int, got type {type}. `int(...)` or `.item()` converts it."
-    expect(type(found) is int, Message(message, type=type(found).__name__))
+    expect(type(result) is int, Message(message, type=type(result).__name__))
 
 
-def expect_rank(found, rank, singular, energy):
+def expect_rank(got, rank, singular, energy):
     """Fail unless this number of singular values was counted."""
     shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (
         ", …" if len(singular) > 8 else ""
     )
     message = "With singular values {singular} and energy {energy}, the effective rank should be {rank}, got {found}."
-    values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(found)[:20]}
-    expect(found == rank, Message(message, **values))
+    values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(got)[:20]}
+    expect(got == rank, Message(message, **values))
 
 
 @check(weight=4, needs=[effective_rank_kind])
@@ -395,11 +378,11 @@ def effective_rank_alike(effective_rank, draw):
     """Accepts square matrices, long ones, and dimensions of size 1, and does not center or shift the entries."""
     (size,) = draw.sizes(1)
     cases = [
-        spectrum(draw, n, m, SPECTRA[place])
-        for n, m, place in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
+        spectrum(draw, n, m, SPECTRA[i])
+        for n, m, i in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
     ]
     cases += [spectrum(draw, n, m, [1.0]) for n, m in ((1, size), (size, 1), (1, 1))]
-    cases.append((tensor(draw, size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
+    cases.append((draw.tensor(size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
     expect_ranks(effective_rank, cases)
 
 
@@ -420,7 +403,7 @@ def effective_rank_refuses(effective_rank, draw):
     b, n, m, *_ = sizes(draw)
     for shape in ((n,), (b, n, m), (1, n, m)):
         because = Message("A has {count} axes", count=len(shape))
-        expect_raises(REFUSED, effective_rank, tensor(draw, *shape), because=because)
+        expect_raises(REFUSED, effective_rank, draw.tensor(*shape), because=because)
 
 
 @check(weight=1, needs=[effective_rank_kind])
@@ -441,8 +424,8 @@ def expect_without(copy, values, h, head, query, key=None, value=None, mask=None
     """
     arguments = {"query": query, "key": key, "value": value, "mask": mask}
     named = {name: arguments.pop(name) for name in names}
-    given = [own for own in arguments.values() if own is not None]
-    result = copy.by_name(*given, **named) if named else copy(*given)
+    by_position = [argument for argument in arguments.values() if argument is not None]
+    result = copy.by_name(*by_position, **named) if named else copy(*by_position)
     out, weights = expect_tuple(result, RESULTS)
     with told_by(counts_of, out, values, h, head, query, key, value, mask):
         expect_close(out, without(values, h, head, query, key, value, mask), what="out")
@@ -455,7 +438,7 @@ def expect_ablated(ablate_head, draw, h, d_head, lengths=(2, 3, 4), **more):
     """Fail unless the result is the sum of the other heads."""
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head, **more)
     b, n_q, n_k = lengths
-    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    query, key = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
     expect_without(copy, values, h, head, query, key)
 
 
@@ -468,13 +451,13 @@ def counts_of(out, values, h, head, *arguments):
         terms["bias"] = values["W_o.bias"].expand(added[0].shape)
     if added[0].numel() <= len(terms):
         return ""  # any result is a sum of so many terms
-    found = counts_in(out, terms)
-    if found is None:
+    counted = counts_in(out, terms)
+    if counted is None:
         return Message(
             "The result is not a sum of whole heads: parts of heads are missing or left over, or other "
             "numbers are added."
         )
-    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
+    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in counted.items()}
     bias = counts.pop("bias", "1")
     if bias != "1":
         return Message(
@@ -492,7 +475,7 @@ def ablate_head_layer(ablate_head, draw):
     """Returns a layer that is called like the given one and returns tensors of the same shapes."""
     h, d_head = widths(draw)
     copy, *_ = some_ablated(ablate_head, draw, h, d_head)
-    result = copy(tensor(draw, 2, 3, h * d_head), tensor(draw, 2, 4, h * d_head))
+    result = copy(draw.tensor(2, 3, h * d_head), draw.tensor(2, 4, h * d_head))
     expect_tuple(result, RESULTS)
     expect_tensor(result[0], (2, 3, h * d_head), what="out")
     expect_tensor(result[1], (2, h, 3, 4), what="weights")
@@ -532,16 +515,16 @@ def ablate_head_called(ablate_head, draw):
     b, n_q, n_k, *_ = sizes(draw)
     h, d_head = widths(draw)
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
-    query = tensor(draw, b, n_q, h * d_head)
-    key, value = (tensor(draw, b, n_k, h * d_head) for _ in range(2))
-    mask = some(draw, n_q, n_k)
+    query = draw.tensor(b, n_q, h * d_head)
+    key, value = (draw.tensor(b, n_k, h * d_head) for _ in range(2))
+    mask = draw.mask(n_q, n_k)
     expect_without(copy, values, h, head, query, key, value, mask)
     expect_without(copy, values, h, head, query, key, value)
     expect_without(copy, values, h, head, query)
     expect_without(
         copy, values, h, head, query, key, value, mask, names=["mask", "value", "key", "query"]
     )
-    expect_without(copy, values, h, head, query, mask=some(draw, n_q, n_q), names=["mask"])
+    expect_without(copy, values, h, head, query, mask=draw.mask(n_q, n_q), names=["mask"])
 
 
 @check(weight=1, needs=[ablate_head_layer])
@@ -549,7 +532,7 @@ def ablate_head_kept(ablate_head, draw):
     """Does not change the layer, its hooks or its attributes; training layer or copy does not affect the other."""
     b, n_q, n_k, *_ = sizes(draw)
     h, d_head = widths(draw)
-    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    query, key = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
     for training in (True, False):
         values = parameters(draw, h * d_head)
         layer = layer_of(ablate_head, values, h, training)
@@ -576,23 +559,23 @@ def ablate_head_gradient(ablate_head, draw):
         copy.run_remote(can_learn) is True,
         "No parameter of the copy requires a gradient, so the copy cannot be trained.",
     )
-    inputs = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
-    upstream = tensor(draw, b, n_q, h * d_head)
+    inputs = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
+    upstream = draw.tensor(b, n_q, h * d_head)
     leaves = [part.clone().requires_grad_() for part in inputs]
     (without(values, h, head, *leaves) * upstream).sum().backward()
-    _, came, _ = backward(copy, *inputs, upstream=upstream)
-    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+    _, gradients, _ = backward(copy, *inputs, upstream=upstream)
+    for name, part, leaf in zip(("query", "key"), gradients, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
-    upstream = tensor(draw, b, h, n_q, n_k)
+    upstream = draw.tensor(b, h, n_q, n_k)
     upstream[:, head] = 0  # the weights of this head may be anything
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
-    came = copy.run_remote(through_weights, *inputs, upstream)
+    gradients = copy.run_remote(through_weights, *inputs, upstream)
     message = Message(
         "The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS
     )
-    expect(came is not None, message)
-    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+    expect(gradients is not None, message)
+    for name, part, leaf in zip(("query", "key"), gradients, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
@@ -602,11 +585,11 @@ def ablate_head_like(ablate_head, draw):
     h, d_head = widths(draw)
     for dtype, training in ((torch.float32, True), (torch.float64, False)):
         copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
-        query, key = (tensor(draw, 2, n, h * d_head, dtype=dtype) for n in (3, 4))
+        query, key = (draw.tensor(2, n, h * d_head, dtype=dtype) for n in (3, 4))
         expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
-        found = copy.read("training")
+        mode = copy.read("training")
         message = "`copy.training` should be {expected}, as in the layer, got {found}."
-        expect(found is training, Message(message, expected=str(training), found=str(found)[:10]))
+        expect(mode is training, Message(message, expected=str(training), found=str(mode)[:10]))
 
 
 @check(weight=1)
@@ -635,9 +618,9 @@ def importance(
     d_model = h * d_head
     while True:
         values = parameters(draw, d_model)
-        query, key = tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model)
+        query, key = draw.tensor(b, n_q, d_model), draw.tensor(b, n_k, d_model)
         outs = [without(values, h, head, query, key) for head in (*range(h), None)]
-        target = tensor(draw, b, n_q, d_model) / 2 + outs[-1] if best is None else outs[best]
+        target = draw.tensor(b, n_q, d_model) / 2 + outs[-1] if best is None else outs[best]
         losses = np.array([(out - target).square().mean().item() for out in outs])
         expected = losses[:-1] - losses[-1]
         steps = np.diff(expected) / np.abs(expected).max()
@@ -645,10 +628,12 @@ def importance(
         if mixed and (best is not None or expected.min() > 0.05 * expected.max()):
             break
     layer = layer_of(head_importance, values, h, training)
-    given = Message(A_LAYER, d_model=d_model, h=h)
+    context = Message(A_LAYER, d_model=d_model, h=h)
     with left_as_it_was(layer, query, key) if whole else contextlib.nullcontext():
-        found = head_importance.run_remote(measured, layer, query, key, target, kind, given=given)
-    return found, expected
+        result = head_importance.run_remote(
+            measured, layer, query, key, target, kind, given=context
+        )
+    return result, expected
 
 
 @check(weight=1)
@@ -663,24 +648,24 @@ def head_importance_values(head_importance, draw):
     """Entry t is the loss without head t, and only head t, minus the loss of the whole layer."""
     h, d_head = widths(draw)
     for _ in range(2):
-        found, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found, expected)
+        result, expected = importance(head_importance, draw, h, d_head)
+        expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_negative(head_importance, draw):
     """A head without which the loss is lower has a negative importance."""
     h, d_head = widths(draw)
-    found, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
-    expect_close(found, expected)
+    result, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
+    expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_number(head_importance, draw):
     """Accepts a loss that returns a tensor with one number instead of a float."""
     h, d_head = widths(draw)
-    found, expected = importance(head_importance, draw, h, d_head, kind="tensor")
-    expect_close(found, expected)
+    result, expected = importance(head_importance, draw, h, d_head, kind="tensor")
+    expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
@@ -688,8 +673,8 @@ def head_importance_ones(head_importance, draw):
     """Works for a single head, and for one column per head."""
     size, _ = widths(draw)
     for h, d_head in ((1, size), (size, 1), (size, size)):
-        found, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found, expected)
+        result, expected = importance(head_importance, draw, h, d_head)
+        expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])

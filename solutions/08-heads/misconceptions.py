@@ -35,10 +35,10 @@ def there(layer, head):
 
 def silenced(layer, head):
     """Return a copy without a head."""
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        made.W_o.weight[:, own] = 0
-    return made
+        copied.W_o.weight[:, columns] = 0
+    return copied
 
 
 def squares_of(A):
@@ -513,10 +513,10 @@ def ablate_head_zeroed(layer, head):
     "rows of W_o are columns of `weight`, `weight[:, own]`.",
 )
 def ablate_head_rows(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        made.W_o.weight[own] = 0
-    return made
+        copied.W_o.weight[columns] = 0
+    return copied
 
 
 @misconception(
@@ -525,9 +525,9 @@ def ablate_head_rows(layer, head):
     hint="Zeros are written into the given layer. Copy it first: `copy.deepcopy(layer)`.",
 )
 def ablate_head_in_place(layer, head):
-    own = there(layer, head)
+    columns = there(layer, head)
     with torch.no_grad():
-        layer.W_o.weight[:, own] = 0
+        layer.W_o.weight[:, columns] = 0
     return layer
 
 
@@ -538,12 +538,12 @@ def ablate_head_in_place(layer, head):
     "copies only the outer module, `copy.deepcopy` everything.",
 )
 def ablate_head_shallow(layer, head):
-    own, made = there(layer, head), copy.copy(layer)
-    made._modules = dict(layer._modules)
-    made.W_o = copy.deepcopy(layer.W_o)
+    columns, copied = there(layer, head), copy.copy(layer)
+    copied._modules = dict(layer._modules)
+    copied.W_o = copy.deepcopy(layer.W_o)
     with torch.no_grad():
-        made.W_o.weight[:, own] = 0
-    return made
+        copied.W_o.weight[:, columns] = 0
+    return copied
 
 
 @misconception(
@@ -552,11 +552,11 @@ def ablate_head_shallow(layer, head):
     hint="The bias of W_o is also set to 0. It belongs to no head and must stay.",
 )
 def ablate_head_without_bias(layer, head):
-    made = silenced(layer, head)
+    copied = silenced(layer, head)
     with torch.no_grad():
-        if made.W_o.bias is not None:
-            made.W_o.bias.zero_()
-    return made
+        if copied.W_o.bias is not None:
+            copied.W_o.bias.zero_()
+    return copied
 
 
 @misconception(
@@ -566,13 +566,13 @@ def ablate_head_without_bias(layer, head):
     "average of the values. Silence the head after the softmax.",
 )
 def ablate_head_queries(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        for W in (made.W_q, made.W_k):
-            W.weight[own] = 0
+        for W in (copied.W_q, copied.W_k):
+            W.weight[columns] = 0
             if W.bias is not None:
-                W.bias[own] = 0
-    return made
+                W.bias[columns] = 0
+    return copied
 
 
 @misconception(
@@ -581,10 +581,10 @@ def ablate_head_queries(layer, head):
     hint="The rows of `W_v.weight` are 0, but its bias is not, so the head still passes on that bias.",
 )
 def ablate_head_value_bias(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        made.W_v.weight[own] = 0
-    return made
+        copied.W_v.weight[columns] = 0
+    return copied
 
 
 @misconception(
@@ -595,10 +595,10 @@ def ablate_head_value_bias(layer, head):
 )
 def ablate_head_interleaved(layer, head):
     there(layer, head)
-    made = copy.deepcopy(layer)
+    copied = copy.deepcopy(layer)
     with torch.no_grad():
-        made.W_o.weight[:, head :: layer.num_heads] = 0
-    return made
+        copied.W_o.weight[:, head :: layer.num_heads] = 0
+    return copied
 
 
 @misconception(
@@ -617,12 +617,12 @@ def ablate_head_from_one(layer, head):
     hint="This keeps one head and cuts the others.",
 )
 def ablate_head_the_others(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        kept = made.W_o.weight[:, own].clone()
-        made.W_o.weight.zero_()
-        made.W_o.weight[:, own] = kept
-    return made
+        saved = copied.W_o.weight[:, columns].clone()
+        copied.W_o.weight.zero_()
+        copied.W_o.weight[:, columns] = saved
+    return copied
 
 
 @misconception(
@@ -643,10 +643,10 @@ def ablate_head_unchanged(layer, head):
 )
 def ablate_head_new(layer, head):
     there(layer, head)
-    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None).to(
+    copied = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None).to(
         layer.W_o.weight.dtype
     )
-    return silenced(made.train(layer.training), head)
+    return silenced(copied.train(layer.training), head)
 
 
 @misconception(
@@ -672,7 +672,7 @@ def ablate_head_float32(layer, head):
             self.training = layer.training
 
         def forward(self, *arguments):
-            return tuple(own.float() for own in self.layer(*arguments))
+            return tuple(result.float() for result in self.layer(*arguments))
 
     return Float32()
 
@@ -684,10 +684,10 @@ def ablate_head_float32(layer, head):
     "and `num_heads`, and raise `ValueError`.",
 )
 def ablate_head_unchecked(layer, head):
-    made, d_head = copy.deepcopy(layer), layer.d_model // layer.num_heads
+    copied, d_head = copy.deepcopy(layer), layer.d_model // layer.num_heads
     with torch.no_grad():
-        made.W_o.weight[:, head * d_head : (head + 1) * d_head] = 0
-    return made
+        copied.W_o.weight[:, head * d_head : (head + 1) * d_head] = 0
+    return copied
 
 
 @misconception(
@@ -705,11 +705,11 @@ def ablate_head_negative(layer, head):
     hint="A layer may have no biases: then `W_v.bias` is None and cannot be written to.",
 )
 def ablate_head_needs_bias(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        made.W_v.weight[own] = 0
-        made.W_v.bias[own] = 0
-    return made
+        copied.W_v.weight[columns] = 0
+        copied.W_v.bias[columns] = 0
+    return copied
 
 
 @misconception(
@@ -718,12 +718,12 @@ def ablate_head_needs_bias(layer, head):
     hint="The hook also silences the head in the given layer. Copy the layer first, and put the hook on the copy.",
 )
 def ablate_head_hook_on_layer(layer, head):
-    own = there(layer, head)
+    columns = there(layer, head)
 
     def silence(module, inputs):
-        found = inputs[0].clone()
-        found[..., own] = 0
-        return (found,)
+        changed = inputs[0].clone()
+        changed[..., columns] = 0
+        return (changed,)
 
     layer.W_o.register_forward_pre_hook(silence)
     return copy.deepcopy(layer)
@@ -757,9 +757,9 @@ def ablate_head_eval(layer, head):
     hint="An attribute is set on the given layer. Set it on the copy if you need it.",
 )
 def ablate_head_note(layer, head):
-    made = silenced(layer, head)
+    copied = silenced(layer, head)
     layer.ablated = head
-    return made
+    return copied
 
 
 class Around(nn.Module):
@@ -865,7 +865,7 @@ def ablate_head_copy_frozen(layer, head):
 def ablate_head_cut_off(layer, head):
     class CutOff(Around):
         def forward(self, *arguments, **named):
-            return tuple(own.detach() for own in self.layer(*arguments, **named))
+            return tuple(result.detach() for result in self.layer(*arguments, **named))
 
     return CutOff(layer, head)
 
@@ -906,7 +906,7 @@ def losses(layer, loss, cut=silenced):
 )
 def head_importance_reversed(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([whole - own for own in without])
+    return torch.tensor([whole - loss_without for loss_without in without])
 
 
 @misconception(
@@ -925,7 +925,7 @@ def head_importance_not_subtracted(layer, loss):
 )
 def head_importance_ratio(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([own / whole for own in without])
+    return torch.tensor([loss_without / whole for loss_without in without])
 
 
 @misconception(
@@ -935,7 +935,7 @@ def head_importance_ratio(layer, loss):
 )
 def head_importance_absolute(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([abs(own - whole) for own in without])
+    return torch.tensor([abs(loss_without - whole) for loss_without in without])
 
 
 @misconception(
@@ -945,7 +945,7 @@ def head_importance_absolute(layer, loss):
 )
 def head_importance_clamped(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([max(0.0, own - whole) for own in without])
+    return torch.tensor([max(0.0, loss_without - whole) for loss_without in without])
 
 
 @misconception(
@@ -955,7 +955,7 @@ def head_importance_clamped(layer, loss):
 )
 def head_importance_sorted(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor(sorted(own - whole for own in without))
+    return torch.tensor(sorted(loss_without - whole for loss_without in without))
 
 
 @misconception(
@@ -964,11 +964,11 @@ def head_importance_sorted(layer, loss):
     hint="Each head is cut from a layer that already lacks the earlier heads. Start with the whole layer each time.",
 )
 def head_importance_cumulative(layer, loss):
-    whole, found, made = float(loss(layer)), [], layer
+    whole, importances, copied = float(loss(layer)), [], layer
     for head in range(layer.num_heads):
-        made = silenced(made, head)
-        found.append(float(loss(made)) - whole)
-    return torch.tensor(found)
+        copied = silenced(copied, head)
+        importances.append(float(loss(copied)) - whole)
+    return torch.tensor(importances)
 
 
 @misconception(
@@ -978,7 +978,7 @@ def head_importance_cumulative(layer, loss):
 )
 def head_importance_alone(layer, loss):
     without, whole = losses(layer, loss, ablate_head_the_others)
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])
 
 
 @misconception(
@@ -988,8 +988,8 @@ def head_importance_alone(layer, loss):
 )
 def head_importance_shares(layer, loss):
     without, whole = losses(layer, loss)
-    found = torch.tensor(without, dtype=torch.float64) - whole
-    return found / found.sum()
+    importances = torch.tensor(without, dtype=torch.float64) - whole
+    return importances / importances.sum()
 
 
 @misconception(
@@ -1001,7 +1001,7 @@ def head_importance_in_place(layer, loss):
     without, whole = losses(layer, loss)
     with torch.no_grad():
         layer.W_o.weight.zero_()
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])
 
 
 @misconception(
@@ -1012,15 +1012,15 @@ def head_importance_in_place(layer, loss):
 )
 def head_importance_hook_left(layer, loss):
     without, whole = losses(layer, loss)
-    own = there(layer, layer.num_heads - 1)
+    columns = there(layer, layer.num_heads - 1)
 
     def silence(module, inputs):
-        found = inputs[0].clone()
-        found[..., own] = 0
-        return (found,)
+        changed = inputs[0].clone()
+        changed[..., columns] = 0
+        return (changed,)
 
     layer.W_o.register_forward_pre_hook(silence)
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])
 
 
 @misconception(
@@ -1032,7 +1032,7 @@ def head_importance_hook_left(layer, loss):
 def head_importance_frozen(layer, loss):
     layer.requires_grad_(False)
     without, whole = losses(layer, loss)
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])
 
 
 @misconception(
@@ -1043,7 +1043,7 @@ def head_importance_frozen(layer, loss):
 )
 def head_importance_eval(layer, loss):
     without, whole = losses(layer.eval(), loss)
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])
 
 
 @misconception(
@@ -1053,7 +1053,7 @@ def head_importance_eval(layer, loss):
 )
 def head_importance_list(layer, loss):
     without, whole = losses(layer, loss)
-    return [own - whole for own in without]
+    return [loss_without - whole for loss_without in without]
 
 
 @misconception(
@@ -1063,7 +1063,7 @@ def head_importance_list(layer, loss):
 )
 def head_importance_squeezed(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([own - whole for own in without]).squeeze()
+    return torch.tensor([loss_without - whole for loss_without in without]).squeeze()
 
 
 @misconception(
@@ -1102,4 +1102,4 @@ def head_importance_nothing(layer, loss):
 @right("head_importance")
 def head_importance_reference(layer, loss):
     without, whole = losses(layer, loss)
-    return torch.tensor([own - whole for own in without])
+    return torch.tensor([loss_without - whole for loss_without in without])

@@ -89,50 +89,50 @@ def effective_rank_what_is_left(A, energy=0.9):
 
 @right("ablate_head")
 def ablate_head_values(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     with torch.no_grad():
-        made.W_v.weight[own] = 0
-        if made.W_v.bias is not None:
-            made.W_v.bias[own] = 0
-    return made
+        copied.W_v.weight[columns] = 0
+        if copied.W_v.bias is not None:
+            copied.W_v.bias[columns] = 0
+    return copied
 
 
 @right("ablate_head")
 def ablate_head_loaded(layer, head):
-    own = there(layer, head)
-    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None)
+    columns = there(layer, head)
+    copied = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None)
     state = {name: part.clone() for name, part in layer.state_dict().items()}
-    state["W_o.weight"][:, own] = 0
-    made.to(state["W_o.weight"].dtype).load_state_dict(state)
-    return made.train(layer.training)
+    state["W_o.weight"][:, columns] = 0
+    copied.to(state["W_o.weight"].dtype).load_state_dict(state)
+    return copied.train(layer.training)
 
 
 @right("ablate_head")
 def ablate_head_multiplied(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
     keep = torch.ones(layer.d_model, dtype=layer.W_o.weight.dtype)
-    keep[own] = 0
-    made.W_o.weight = nn.Parameter(made.W_o.weight.detach() * keep)
-    return made
+    keep[columns] = 0
+    copied.W_o.weight = nn.Parameter(copied.W_o.weight.detach() * keep)
+    return copied
 
 
 @right("ablate_head")
 def ablate_head_hook(layer, head):
-    made, own = copy.deepcopy(layer), there(layer, head)
+    copied, columns = copy.deepcopy(layer), there(layer, head)
 
     def silence(module, inputs):
-        found = inputs[0].clone()
-        found[..., own] = 0
-        return (found,)
+        changed = inputs[0].clone()
+        changed[..., columns] = 0
+        return (changed,)
 
-    made.W_o.register_forward_pre_hook(silence)
-    return made
+    copied.W_o.register_forward_pre_hook(silence)
+    return copied
 
 
 @right("ablate_head")
 def ablate_head_wrapped(layer, head):
     """A module around a copy that passes on all its arguments."""
-    own = there(layer, head)
+    columns = there(layer, head)
 
     class Without(nn.Module):
         def __init__(self):
@@ -142,7 +142,7 @@ def ablate_head_wrapped(layer, head):
 
         def forward(self, *arguments, **named):
             with torch.no_grad():
-                self.whole.W_o.weight[:, own] = 0
+                self.whole.W_o.weight[:, columns] = 0
             return self.whole(*arguments, **named)
 
     return Without()
@@ -180,19 +180,19 @@ class ablate_head_class(nn.Module):
 @right("head_importance")
 def head_importance_hooks(layer, loss):
     """A hook for each head, which is removed again."""
-    whole, found = float(loss(layer)), []
+    whole, importances = float(loss(layer)), []
     for head in range(layer.num_heads):
-        own = there(layer, head)
+        columns = there(layer, head)
 
-        def silence(module, inputs, own=own):
-            found = inputs[0].clone()
-            found[..., own] = 0
-            return (found,)
+        def silence(module, inputs, columns=columns):
+            changed = inputs[0].clone()
+            changed[..., columns] = 0
+            return (changed,)
 
         handle = layer.W_o.register_forward_pre_hook(silence)
-        found.append(float(loss(layer)) - whole)
+        importances.append(float(loss(layer)) - whole)
         handle.remove()
-    return torch.tensor(found)
+    return torch.tensor(importances)
 
 
 @right("head_importance")
@@ -203,15 +203,15 @@ def head_importance_values(layer, loss):
 
 @right("head_importance")
 def head_importance_put_back(layer, loss):
-    whole, found = float(loss(layer)), torch.zeros(layer.num_heads)
+    whole, importances = float(loss(layer)), torch.zeros(layer.num_heads)
     for head in range(layer.num_heads):
-        own = there(layer, head)
+        columns = there(layer, head)
         with torch.no_grad():
-            before = layer.W_o.weight[:, own].clone()
-            layer.W_o.weight[:, own] = 0
-            found[head] = float(loss(layer)) - whole
-            layer.W_o.weight[:, own] = before
-    return found
+            before = layer.W_o.weight[:, columns].clone()
+            layer.W_o.weight[:, columns] = 0
+            importances[head] = float(loss(layer)) - whole
+            layer.W_o.weight[:, columns] = before
+    return importances
 
 
 @right("head_importance")

@@ -21,13 +21,13 @@ def scores(A):
 
 def projected(values, h, *inputs):
     """Return queries, keys and values of each head, (b, h, n, d_head), for inputs (b, n, d_model)."""
-    found = []
+    results = []
     for name, X in zip(PROJECTIONS, inputs, strict=True):
-        own = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
+        columns = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
         if f"{name}.bias" in values:
-            own = own + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
-        found.append(own)
-    return found
+            columns = columns + values[f"{name}.bias"].unflatten(0, (h, 1, -1))
+        results.append(columns)
+    return results
 
 
 def sources(query, key=None, value=None):

@@ -14,10 +14,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -25,7 +22,6 @@ if not importlib.util.find_spec("checking"):
     )
 
 import functools
-import inspect
 import itertools
 import math
 from decimal import Decimal
@@ -133,8 +129,8 @@ def in_terms(calls, results, terms):
     if not np.isfinite([*lengths, np.linalg.norm(results)]).all():
         return ""
     shares, _, rank, _ = np.linalg.lstsq(columns / lengths, results, rcond=None)
-    left = np.abs(columns / lengths @ shares - results).max()
-    if rank < len(terms) or not results.any() or left > 1e-9 * np.abs(results).max():
+    residual = np.abs(columns / lengths @ shares - results).max()
+    if rank < len(terms) or not results.any() or residual > 1e-9 * np.abs(results).max():
         return ""
     parts = []
     for name, share, length in zip(terms, shares, lengths, strict=True):
@@ -142,9 +138,10 @@ def in_terms(calls, results, terms):
             often = abs(share / length)
             simple = [Fraction(often).limit_denominator(24), Fraction(1, max(round(1 / often), 1))]
             number = next(
-                (str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}"
+                (str(fraction) for fraction in simple if abs(often - fraction) < 1e-6 * often),
+                f"{often:.6g}",
             )
-            words = [own for own in (number, name) if own != "1"] or ["1"]
+            words = [fraction for fraction in (number, name) if fraction != "1"] or ["1"]
             parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
     return " ".join(parts).removeprefix("+ ") if len(parts) <= 4 else ""
 
@@ -155,34 +152,34 @@ def in_powers(calls, results, names):
     The two are found by their angles with the results: all pairs are tried at once.
     """
     powers = [
-        own
-        for own in itertools.product((0, 1, 2, 3, -1), repeat=len(names))
-        if sum(map(abs, own)) < 6
+        exponents
+        for exponents in itertools.product((0, 1, 2, 3, -1), repeat=len(names))
+        if sum(map(abs, exponents)) < 6
     ]
     columns = np.exp(
         np.log(np.array([call[: len(names)] for call in calls], float)) @ np.array(powers, float).T
     )
     columns /= np.linalg.norm(columns, axis=0)
-    angles, own = (
-        columns.T @ columns,
-        columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0)),
-    )
+    between = columns.T @ columns  # the cosines of the angles between two terms
+    cosines = columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0))
     with np.errstate(all="ignore"):
-        left = 1 - (own[:, None] ** 2 + own**2 - 2 * angles * np.outer(own, own)) / (1 - angles**2)
-    left[~(angles**2 < 1 - 1e-9)] = np.inf
-    for pair in zip(*np.unravel_index(np.argsort(left, axis=None)[:40:2], left.shape), strict=True):
-        terms = {in_words(powers[place], names): powers[place] for place in sorted(pair)}
-        if found := in_terms(
-            calls, results, {text: product_of(own) for text, own in terms.items()}
-        ):
-            return found
+        fit = cosines[:, None] ** 2 + cosines**2 - 2 * between * np.outer(cosines, cosines)
+        misfit = 1 - fit / (1 - between**2)
+    misfit[~(between**2 < 1 - 1e-9)] = np.inf
+    # Each pair is in the table twice.
+    best = np.argsort(misfit, axis=None)[:40:2]
+    for pair in zip(*np.unravel_index(best, misfit.shape), strict=True):
+        terms = {in_words(powers[i], names): product_of(powers[i]) for i in sorted(pair)}
+        text = in_terms(calls, results, terms)
+        if text:
+            return text
     return ""
 
 
 def product_of(powers):
     """Return a function of a call's arguments: the product of these powers of them."""
     return lambda *call: math.prod(
-        float(own) ** power for own, power in zip(call, powers, strict=False)
+        float(number) ** power for number, power in zip(call, powers, strict=False)
     )
 
 
@@ -194,21 +191,21 @@ def in_words(powers, names):
     return " / ".join([" ".join(above) or "1", *below])
 
 
-def explained(subject, calls, terms, names=(), told="Your results are {found}."):
+def explained(subject, calls, terms, names=(), sentence="Your results are {found}."):
     """Return a sentence on the terms that the results of these calls consist of; an empty text if there are none."""
     try:
         results = [as_number(subject(*call)) for call in calls]
     except Failed:
         return ""
     if not any(results):
-        return Message(told, found=Message("0 for all arguments"))
-    found = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
-    return Message(told, found=found) if found else ""
+        return Message(sentence, found=Message("0 for all arguments"))
+    text = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
+    return Message(sentence, found=text) if text else ""
 
 
-def failed(message, relation, held=(), explained=True):
+def failed(message, relation, passed=(), explained=True):
     """Return the failure with a message, and with other findings about the results; see `Failed`."""
-    failure = Failed(message, held, explained=explained)
+    failure = Failed(message, passed, explained=explained)
     failure.relation = relation
     return failure
 
@@ -217,7 +214,10 @@ def expect_counts(subject, calls, specification, names, why):
     """Fail unless the function returns the same counts as `specification`; `why` finds out more about the results."""
     results = [as_number(subject(*call)) for call in calls]
     wanted = [specification(*call) for call in calls]
-    right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
+    right = [
+        abs(got - expected) <= EXACT * abs(expected)
+        for got, expected in zip(results, wanted, strict=True)
+    ]
     if all(right):
         return
     at = right.index(False)
@@ -230,12 +230,12 @@ def expect_counts(subject, calls, specification, names, why):
     if results[at] < 0:
         more = "The count is negative because it overflows 32 bits. Use Python's own integers."
         message = Message("{left} {right}", left=message, right=Message(more))
-    held = (
+    passed = (
         [Message("{count} of {size} results are right", count=sum(right), size=len(right))]
         if any(right)
         else []
     )
-    raise failed(message, why(), held, explained=results[at] < 0)
+    raise failed(message, why(), passed, explained=results[at] < 0)
 
 
 # by_hand
@@ -281,7 +281,7 @@ def expect_part(attention_flops, draw, part_of, wanted_of, message):
         )
         part, wanted = part_of(once, twice), wanted_of(n, d_model, num_heads)
         if abs(part - wanted) > EXACT * abs(once):
-            said = Message(
+            text = Message(
                 message,
                 d_model=d_model,
                 num_heads=num_heads,
@@ -292,7 +292,7 @@ def expect_part(attention_flops, draw, part_of, wanted_of, message):
                 part=written(part),
                 wanted=written(wanted),
             )
-            raise failed(said, flops_explained(attention_flops, draw))
+            raise failed(text, flops_explained(attention_flops, draw))
 
 
 @check(weight=2, needs=[attention_flops_number])
@@ -522,13 +522,13 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 
 def parameters_explained(parameter_count, bias):
-    told = (
+    sentence = (
         "With biases, your results are {found}."
         if bias
         else "Without biases, your results are {found}."
     )
     return explained(
-        parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], told
+        parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], sentence
     )
 
 
@@ -579,13 +579,13 @@ def parameter_count_default(parameter_count, draw):
     """The default is `bias=True`."""
     for d_model in draw.sizes(3):
         # The one before the last is without biases, in case a function remembers what it was called with.
-        said, _, unsaid = (
+        with_bias, _, default = (
             as_number(parameter_count(d_model, *bias)) for bias in ((True,), (False,), ())
         )
         message = "For d_model = {d_model}, the result is {said} with bias=True, but {unsaid} when `bias` is not given."
         expect(
-            said == unsaid,
-            Message(message, d_model=d_model, said=written(said), unsaid=written(unsaid)),
+            with_bias == default,
+            Message(message, d_model=d_model, said=written(with_bias), unsaid=written(default)),
         )
 
 
@@ -705,23 +705,23 @@ def moved_by(fit_exponent, lengths, seconds):
     ]
     try:
         before = as_number(fit_exponent(lengths, seconds))
-        came = [as_number(fit_exponent(lengths, own)) - before for own in doubled]
+        got = [as_number(fit_exponent(lengths, changed)) - before for changed in doubled]
     except Failed:
         return ""
-    wanted = [slope(lengths, own) - slope(lengths, seconds) for own in doubled]
-    if max(abs(one - other) for one, other in zip(came, wanted, strict=True)) < MOVED:
+    wanted = [slope(lengths, changed) - slope(lengths, seconds) for changed in doubled]
+    if max(abs(move - other) for move, other in zip(got, wanted, strict=True)) < MOVED:
         return ""
-    came, wanted = (
-        ", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted)
+    got, wanted = (
+        ", ".join(f"{round(float(move), 2) + 0.0:.2f}" for move in moves) for moves in (got, wanted)
     )
     return Message(
         "Double the seconds of one point. For the first to the last point, the result changes by {came}, and should "
         "change by {wanted}.",
-        came=came, wanted=wanted,
+        came=got, wanted=wanted,
     )  # fmt: skip
 
 
-def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
+def expect_slope(fit_exponent, lengths, seconds, line=LINE, why=None):
     """Fail unless the result is the slope of the least-squares line through the logarithms of these points."""
     got, wanted = as_number(fit_exponent(lengths, seconds)), slope(lengths, seconds)
     if abs(got - wanted) > SLOPE:
@@ -729,7 +729,7 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
             Message(
                 "Expected {wanted}, {line}; got {got}. The lengths are {lengths}, the seconds {seconds}.",
                 got=f"{got:.5g}",
-                line=what,
+                line=line,
                 wanted=f"{wanted:.5g}",
                 lengths=few(lengths),
                 seconds=few(seconds),
@@ -748,9 +748,9 @@ def after_call(function, *arguments):
 def expect_kept(subject, names, *arguments):
     """Fail if a call changes a list or a dictionary among its arguments; `names` names them."""
     after = subject.run_remote(after_call, *arguments)
-    for name, own, before in zip(names, after, arguments, strict=True):
+    for name, argument, before in zip(names, after, arguments, strict=True):
         message = "The argument `{name}` was changed in place, but the caller still needs it. Work with a copy."
-        expect(str(own) == str(before), Message(message, name=name))
+        expect(str(argument) == str(before), Message(message, name=name))
 
 
 @check(weight=0.5)
@@ -765,8 +765,8 @@ def fit_exponent_power(fit_exponent, draw):
     lengths = lengths_of(draw, 6)
     calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
     terms = {"p": slope, "1": lambda *call: 1}
-    told = "At these lengths, with p for the exponent, your results are {found}."
-    why = functools.partial(explained, fit_exponent, calls, terms, told=told)
+    sentence = "At these lengths, with p for the exponent, your results are {found}."
+    why = functools.partial(explained, fit_exponent, calls, terms, told=sentence)
     for points in calls:
         expect_slope(fit_exponent, *points, EXACTLY, why)
 
@@ -870,17 +870,17 @@ REAL = [  # real models, with 8 and with 70 billion parameters
 
 def models(draw, count):
     """Return `count` models, in which several query heads share one key head; most numbers have several bytes."""
-    found = []
+    drawn = []
     for size in draw.rng.permutation(np.resize([2, 4, 1], count)):
         num_layers, num_kv_heads, d_head = draw.sizes(3)
         d_model = num_kv_heads * d_head * int(draw.rng.choice([2, 4]))
         numbers = int(draw.rng.integers(2000, 50000)), int(size)
-        found.append(
+        drawn.append(
             dict(
                 zip(MODEL_NAMES, (num_layers, d_model, num_kv_heads, d_head, *numbers), strict=True)
             )
         )
-    return found
+    return drawn
 
 
 def steps(draw, count):
@@ -906,7 +906,7 @@ def expect_read(decode_bytes, draw, part_of, wanted_of, message):
         )
         part, wanted = part_of(once, twice), wanted_of(batch, context, *model)
         if abs(part - wanted) > EXACT * abs(once):
-            said = Message(
+            text = Message(
                 message,
                 arguments=named((batch, context, *model), DECODE_NAMES),
                 double=2 * context,
@@ -915,7 +915,7 @@ def expect_read(decode_bytes, draw, part_of, wanted_of, message):
                 part=written(part),
                 wanted=written(wanted),
             )
-            raise failed(said, decode_explained(decode_bytes, draw))
+            raise failed(text, decode_explained(decode_bytes, draw))
 
 
 @check(weight=1.5, needs=[decode_bytes_number])
@@ -970,14 +970,14 @@ def decode_bytes_large(decode_bytes, draw):
         (
             batch,
             context,
-            own["num_layers"],
-            own["d_model"],
-            own["num_kv_heads"],
+            model["num_layers"],
+            model["d_model"],
+            model["num_kv_heads"],
             128,
-            own["num_parameters"],
+            model["num_parameters"],
             2,
         )
-        for own, batch, context in zip(REAL, (16, 3), contexts, strict=True)
+        for model, batch, context in zip(REAL, (16, 3), contexts, strict=True)
     ]
     expect_counts(decode_bytes, calls, read_in_a_step, DECODE_NAMES, lambda: "")
 
@@ -1042,7 +1042,7 @@ def least_seconds_machines(least_seconds, draw):
     for scale in (1e12, 1e15, 1e-6):
         calls += [
             (scale * a, scale * b, scale * c, scale * d)
-            for a, b, c, d in [bound_by(draw, own) for own in (True, False)]
+            for a, b, c, d in [bound_by(draw, by_bytes) for by_bytes in (True, False)]
         ]
     calls += [
         (c * 1e-6, 0.5 * d * 1e-6, c, d) for _, _, c, d in [bound_by(draw, True)]
@@ -1078,17 +1078,17 @@ def expect_balanced(critical_batch, calls):
             message = Message(
                 "For {arguments}, the result is {batch}. With so many texts, the operations of each parameter take "
                 "{arithmetic} seconds, and reading it takes {reading}.",
-                arguments=named([f"{own:.6g}" for own in call], BATCH_NAMES),
+                arguments=named([f"{number:.6g}" for number in call], BATCH_NAMES),
                 batch=written(batch),
                 arithmetic=f"{arithmetic:.6g}",
                 reading=f"{reading:.6g}",
             )
-            found = (
+            relation = (
                 explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES)
                 if len(calls) > 9
                 else ""
             )
-            raise failed(message, found, explained=False)
+            raise failed(message, relation, explained=False)
 
 
 @check(weight=2, needs=[critical_batch_number])
@@ -1121,15 +1121,15 @@ def limited(draw, by, batch, model=None, context=None):
     context = context or draw.sizes(1)[0]
     if model is None:
         model = models(draw, 1)[0]
-        kept = cached(1, context, *model.values()) // model["bytes_per_number"]
-        model["num_parameters"] = int(kept * draw.rng.uniform(0.8, 3))
+        numbers = cached(1, context, *model.values()) // model["bytes_per_number"]
+        model["num_parameters"] = int(numbers * draw.rng.uniform(0.8, 3))
     parameters = model["num_parameters"] * model["bytes_per_number"]
     cache = cached(1, context, *model.values())
     work = limits(context, model, {"operations_per_second": 1.0}, 1.0)["work"]
     off = float(draw.rng.uniform(0.25, 0.75))
     allowed = {
-        own: (batch + off) * (1.0 if own == by else FAR)
-        for own in ("memory", "bytes", "operations")
+        limit: (batch + off) * (1.0 if limit == by else FAR)
+        for limit in ("memory", "bytes", "operations")
     }
     seconds = float(draw.rng.uniform(0.05, 0.5))
     machine = {
@@ -1145,18 +1145,18 @@ def expect_batch(largest_batch, cases):
     largest_batch.ahead(cases)
     for context, model, machine, seconds in cases:
         got = as_number(largest_batch(context, model, machine, seconds))
-        found = limits(context, model, machine, seconds)
-        if got != found["batch"]:
+        most = limits(context, model, machine, seconds)
+        if got != most["batch"]:
             message = Message(
                 "For context = {context}, {model}, {machine} and seconds = {seconds}, expected {wanted}, got {got}. "
                 "Memory alone would allow {memory}, the bytes of a step {bytes}, and its operations {operations}.",
                 context=context,
                 model=named(model.values(), model),
-                machine=named([f"{own:.6g}" for own in machine.values()], machine),
+                machine=named([f"{number:.6g}" for number in machine.values()], machine),
                 seconds=f"{seconds:.4g}",
-                wanted=found["batch"],
+                wanted=most["batch"],
                 got=written(got),
-                **{own: found[own] for own in ("memory", "bytes", "operations")},
+                **{limit: most[limit] for limit in ("memory", "bytes", "operations")},
             )
             raise Failed(message, explained=False)
 
@@ -1170,8 +1170,8 @@ def largest_batch_number(largest_batch, draw):
 def batches(draw):
     """Return four batches, one of them above 30."""
     return [
-        int(own)
-        for own in draw.rng.permutation([*draw.rng.integers(5, 40, 3), draw.rng.integers(31, 40)])
+        int(batch)
+        for batch in draw.rng.permutation([*draw.rng.integers(5, 40, 3), draw.rng.integers(31, 40)])
     ]
 
 
@@ -1215,7 +1215,8 @@ def largest_batch_full(largest_batch, draw):
         context, model, machine, seconds = limited(draw, "memory", batch)
         full = read_in_a_step(batch, context, *model.values())
         cases += [
-            (context, model, {**machine, "memory_bytes": own}, seconds) for own in (full, full - 1)
+            (context, model, {**machine, "memory_bytes": memory}, seconds)
+            for memory in (full, full - 1)
         ]
     expect_batch(largest_batch, cases)
 
@@ -1242,24 +1243,21 @@ def largest_batch_large(largest_batch, draw):
 # Counts are whole numbers
 
 
-def whole(name, *arguments):
-    """Declare the check of a counting function: it is advice, since a float is right up to its precision."""
+def whole_for(arguments):
+    """Return a check of a counting function: it is advice, since a float is right up to its precision."""
 
-    def own(function, draw):
+    def whole(function, draw):
         """The count is an `int`, which keeps all digits."""
-        found = function(*arguments)
-        as_number(found)
+        result = function(*arguments)
+        as_number(result)
         message = (
             "Expected an int, got {found}. `/` always returns a float; `//` of two ints is an int."
         )
-        expect(isinstance(found, (int, np.integer)), Message(message, found=describe(found)))
+        expect(isinstance(result, (int, np.integer)), Message(message, found=describe(result)))
 
-    own.__name__ = f"{name}_whole"
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, KIND) for own in (name, "draw")])
-    check(weight=0, needs=[f"{name}_number"])(own)
+    return whole
 
 
-KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 for name, arguments in [
     ("attention_flops", (2, 4, 2)),
     ("attention_bytes", (2, 4, 2, 2)),
@@ -1276,4 +1274,4 @@ for name, arguments in [
         ),
     ),
 ]:
-    whole(name, *arguments)
+    suite.check_each(name, weight=0, needs=["number"])(whole_for(arguments))

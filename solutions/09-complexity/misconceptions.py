@@ -998,7 +998,7 @@ def fit_exponent_sorted_apart(lengths, seconds):
 def fit_exponent_mean_of_each(lengths, seconds):
     x, y = logarithms(lengths, seconds)
     each = np.unique(x)
-    return line(each, np.array([y[x == own].mean() for own in each]))
+    return line(each, np.array([y[x == length].mean() for length in each]))
 
 
 @misconception(
@@ -1009,10 +1009,10 @@ def fit_exponent_mean_of_each(lengths, seconds):
 )
 def fit_exponent_best_of_each(lengths, seconds):
     logarithms(lengths, seconds)
-    kept = {}
+    best = {}
     for n, t in zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True):
-        kept[n] = min(t, kept.get(n, t))
-    return line(np.log(list(kept)), np.log(list(kept.values())))
+        best[n] = min(t, best.get(n, t))
+    return line(np.log(list(best)), np.log(list(best.values())))
 
 
 @misconception(
@@ -1023,8 +1023,8 @@ def fit_exponent_best_of_each(lengths, seconds):
 )
 def fit_exponent_last_of_each(lengths, seconds):
     logarithms(lengths, seconds)
-    kept = dict(zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True))
-    return line(np.log(list(kept)), np.log(list(kept.values())))
+    last = dict(zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True))
+    return line(np.log(list(last)), np.log(list(last.values())))
 
 
 @misconception(
@@ -1101,9 +1101,9 @@ def fit_exponent_stretched(lengths, seconds):
 )
 def fit_exponent_in_place(lengths, seconds):
     x, y = logarithms(lengths, seconds)
-    for own, new in ((lengths, x), (seconds, y)):
-        if isinstance(own, np.ndarray) and own.dtype.kind == "f":
-            own[:] = new
+    for array, new in ((lengths, x), (seconds, y)):
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            array[:] = new
     return line(x, y)
 
 
@@ -1651,10 +1651,10 @@ def batch_with(label, hint):
     """Declare a mistake in a step of `Limits`, as a function."""
 
     def declare(mistake):
-        made = type(mistake.__name__, (mistake, Limits), {})()
+        mistaken = type(mistake.__name__, (mistake, Limits), {})()
 
         def answer(context, model, machine, seconds):
-            return made(context, model, machine, seconds)
+            return mistaken(context, model, machine, seconds)
 
         answer.__name__ = mistake.__name__
         return misconception("largest_batch", label, hint)(answer)

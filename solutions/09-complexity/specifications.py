@@ -74,7 +74,7 @@ def limits(context, model, machine, seconds):
     work = 2 * model["num_parameters"]
     for _ in range(model["num_layers"]):
         work += 2 * matrix_product(1, model["d_model"], context)
-    found = {"work": work}
+    allowed = {"work": work}
     for name, cost, most in [
         ("memory", read_in_a_step, machine.get("memory_bytes", 0)),
         ("bytes", read_in_a_step, machine.get("bytes_per_second", 0) * seconds),
@@ -86,8 +86,8 @@ def limits(context, model, machine, seconds):
             low, high = (
                 (middle, high) if cost(middle, context, *model.values()) <= most else (low, middle)
             )
-        found[name] = low
-    return {**found, "batch": min(found["memory"], found["bytes"], found["operations"])}
+        allowed[name] = low
+    return {**allowed, "batch": min(allowed["memory"], allowed["bytes"], allowed["operations"])}
 
 
 # Terms of which a mistaken count may be a sum: the checks report how often each term is in it.

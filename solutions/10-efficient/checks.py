@@ -14,10 +14,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -41,6 +38,7 @@ from checking import (
     expect_tensor,
     expect_tuple,
     expect_unchanged,
+    noncontiguous,
 )
 from specifications import SPECIFICATIONS, grouped, of_keys, together
 
@@ -93,22 +91,13 @@ def sizes(draw, count=5):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])[:count]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
 def inputs(draw, lead, n_q, n_k, d_k, d_v):
     """Return Q, K and V."""
     return (
-        tensor(draw, *lead, n_q, d_k),
-        tensor(draw, *lead, n_k, d_k),
-        tensor(draw, *lead, n_k, d_v),
+        draw.tensor(*lead, n_q, d_k),
+        draw.tensor(*lead, n_k, d_k),
+        draw.tensor(*lead, n_k, d_v),
     )
-
-
-def noncontiguous(X):
-    """Return the same values, with the last two axes swapped in memory."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 # What is checked for all four functions
@@ -208,7 +197,8 @@ def chunked_attention_nothing_to_see(chunked_attention, draw):
     n_q, n_k = 9, 4
     chunks = (1, 2, 3, n_k + 1)
     expect_all(
-        chunked_attention, [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), own, True) for own in chunks]
+        chunked_attention,
+        [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), chunk_size, True) for chunk_size in chunks],
     )
 
 
@@ -219,7 +209,7 @@ def far_from_0(draw, b, n, d_v):
     """
     Q, K = torch.zeros(b, n, 4, dtype=torch.float64), torch.zeros(b, n, 4, dtype=torch.float64)
     Q[..., 0], K[..., 0] = 2 * in_turn(n), -1e6 - torch.from_numpy(draw.rng.permutation(n))
-    return Q, K, tensor(draw, b, n, d_v)
+    return Q, K, draw.tensor(b, n, d_v)
 
 
 def in_turn(n):
@@ -260,7 +250,7 @@ def chunked_attention_half(chunked_attention, draw):
     K[chosen[1]] = 20
     Q, V = (
         torch.full((n_q, d_k), 40, dtype=torch.float16),
-        tensor(draw, n_k, 2, dtype=torch.float16),
+        draw.tensor(n_k, 2, dtype=torch.float16),
     )
     expect_close(chunked_attention(Q, K, V, 2), V[chosen[0]].double().expand(n_q, 2), rtol=1e-2)
 
@@ -273,7 +263,7 @@ def leading_axes(function, draw):
     leads = [(), (3, 2), (2, 1, 3)]
     expect_all(
         function,
-        [(*inputs(draw, own, n_q, n_k, d_k, d_v), *last(function, draw, n_k)) for own in leads],
+        [(*inputs(draw, lead, n_q, n_k, d_k, d_v), *last(function, draw, n_k)) for lead in leads],
     )
 
 
@@ -283,7 +273,7 @@ def sizes_alike(function, draw):
     size = int(draw.rng.integers(3, 6))
     cases = [
         (*inputs(draw, (size,), size, size, size, size), *last(function, draw, size)),
-        (*[tensor(draw, size, size, size)] * 3, *last(function, draw, size)),
+        (*[draw.tensor(size, size, size)] * 3, *last(function, draw, size)),
     ]
     n = draw.long()
     for n_q, n_k in [(n, n)] if alike(function) else [(n, 3), (2, n)]:
@@ -296,10 +286,8 @@ def sizes_alike(function, draw):
 def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept: one sequence, one query, one key, one column."""
     cases = []
-    for one in range(5):
-        b, n_q, n_k, d_k, d_v = (
-            1 if place == one else size for place, size in enumerate(sizes(draw))
-        )
+    for axis in range(5):
+        b, n_q, n_k, d_k, d_v = (1 if i == axis else size for i, size in enumerate(sizes(draw)))
         n_k = n_q if alike(function) else n_k
         cases.append((*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)))
     expect_all(function, cases)
@@ -309,18 +297,20 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
     """Fail where a function holds n x n of anything, or where its result is wrong."""
     d_k, d_v = 4, 3
     # A wrong result is not caused by holding too much: a small call finds it before anything is counted.
-    expect_attends(function, *inputs(draw, (2, 1), 9, 9, d_k, d_v), *[min(own, 2) for own in more])
+    expect_attends(
+        function, *inputs(draw, (2, 1), 9, 9, d_k, d_v), *[min(number, 2) for number in more]
+    )
     n = int(draw.rng.integers(680, 720))
-    arguments = [own.float() for own in inputs(draw, (1, 1), n, n, d_k, d_v)]
+    arguments = [tensor.float() for tensor in inputs(draw, (1, 1), n, n, d_k, d_v)]
     result = expect_held(function, int(per_pair * n * n), *arguments, *more)
     expect_tensor(result, (1, 1, n, d_v))
     # Most queries would take long: these are the last ones, and their window or all of the keys.
-    Q, K, V = (own.double() for own in arguments)
+    Q, K, V = (tensor.double() for tensor in arguments)
     begin = (
         [n - SAMPLE - max(more)] * 3 if function.name == "local_attention" else [n - SAMPLE, 0, 0]
     )
     begin = [0] * 3 if function.name == "causal_linear_attention" else begin
-    some = [own[:, :, first:] for own, first in zip((Q, K, V), begin, strict=True)]
+    some = [tensor[:, :, first:] for tensor, first in zip((Q, K, V), begin, strict=True)]
     expect_close(
         result[:, :, -SAMPLE:], SPECIFICATIONS[function.name](*some, *more)[:, :, -SAMPLE:]
     )
@@ -356,7 +346,7 @@ def memory(function, draw):
 def reached(function, *arguments):
     """Return the arguments' gradients of a specification, the last of the arguments being the upstream one."""
     *arguments, upstream = arguments
-    leaves = [own.clone().requires_grad_() for own in arguments[:3]]
+    leaves = [argument.clone().requires_grad_() for argument in arguments[:3]]
     (
         SPECIFICATIONS.get(function.name, grouped)(*leaves, *arguments[3:]) * upstream
     ).sum().backward()
@@ -364,10 +354,10 @@ def reached(function, *arguments):
 
 
 def expect_way_back(function, draw, arguments):
-    upstream = tensor(draw, *arguments[0].shape[:-1], arguments[2].shape[-1])
+    upstream = draw.tensor(*arguments[0].shape[:-1], arguments[2].shape[-1])
     expected = reached(function, *arguments, upstream)
-    _, came, _ = backward(function, *arguments, upstream=upstream)
-    for name, got, right in zip(NAMES, came, expected, strict=False):
+    _, gradients, _ = backward(function, *arguments, upstream=upstream)
+    for name, got, right in zip(NAMES, gradients, expected, strict=False):
         expect(
             got is not None,
             Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
@@ -414,8 +404,10 @@ def dtype(function, draw):
     arguments, extra = inputs(draw, (b,), n_q, n_k, d_k, d_v), last(function, draw, n_k)
     cases = []
     for kind in DTYPES:
-        own = [*(part.to(kind) for part in arguments), *extra]
-        cases += [own, [*own, True]] if function.name == "chunked_attention" else [own]
+        of_kind = [*(part.to(kind) for part in arguments), *extra]
+        cases.append(of_kind)
+        if function.name == "chunked_attention":
+            cases.append([*of_kind, True])
     function.ahead(cases)
     for case in cases:
         expect_tensor(function(*case), (b, n_q, d_v), case[0].dtype)
@@ -431,27 +423,30 @@ def refuses(function, draw):
     for other in (d_k + 1, 1):
         for widths in [(d_k, other), (other, d_k)]:
             arguments = (
-                tensor(draw, b, n_q, widths[0]),
-                tensor(draw, b, n_k, widths[1]),
-                tensor(draw, b, n_k, d_v),
+                draw.tensor(b, n_q, widths[0]),
+                draw.tensor(b, n_k, widths[1]),
+                draw.tensor(b, n_k, d_v),
             )
             because = Message("queries of {one}, keys of {other}", one=widths[0], other=widths[1])
             refused.append(((*arguments, *extra), because))
-    for keys, own in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
+    for keys, value_count in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
         queries = keys if alike(function) else n_q
         arguments = (
-            tensor(draw, b, queries, d_k),
-            tensor(draw, b, keys, d_k),
-            tensor(draw, b, own, d_v),
+            draw.tensor(b, queries, d_k),
+            draw.tensor(b, keys, d_k),
+            draw.tensor(b, value_count, d_v),
         )
         refused.append(
-            ((*arguments, *extra), Message("{keys} keys, values: {own}", keys=keys, own=own))
+            (
+                (*arguments, *extra),
+                Message("{keys} keys, values: {own}", keys=keys, own=value_count),
+            )
         )
     if function.name == "chunked_attention":
         arguments = (
-            tensor(draw, b, n_q, d_k),
-            tensor(draw, b, n_k, d_k),
-            tensor(draw, b, n_k + 2, d_v),
+            draw.tensor(b, n_q, d_k),
+            draw.tensor(b, n_k, d_k),
+            draw.tensor(b, n_k + 2, d_v),
         )
         because = Message("{n_k} keys, values: {values}", n_k=n_k, values=n_k + 2)
         refused.append(((*arguments, n_k), because))
@@ -466,9 +461,9 @@ def refuses(function, draw):
             if function.name == "chunked_attention"
             else ("window", (-1, -3))
         )
-        for own in wrong:
+        for size in wrong:
             arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
-            refused.append(((*arguments, own), Message("{name} is {own}", name=name, own=own)))
+            refused.append(((*arguments, size), Message("{name} is {own}", name=name, own=size)))
     expect_all_raise(REFUSED, function, refused)
 
 
@@ -495,16 +490,16 @@ def local_by_name(function, Q, K, V, window):
 def chunked_attention_by_name(chunked_attention, draw):
     """Accepts `chunk_size` and `causal` by name."""
     arguments = inputs(draw, (2,), 5, 5, 4, 3)
-    came = chunked_attention.run_remote(chunked_by_name, *arguments, 2)
-    expect_close(came, SPECIFICATIONS["chunked_attention"](*arguments, 2, True))
+    result = chunked_attention.run_remote(chunked_by_name, *arguments, 2)
+    expect_close(result, SPECIFICATIONS["chunked_attention"](*arguments, 2, True))
 
 
 @check(weight=0.25, needs=[local_attention_values])
 def local_attention_by_name(local_attention, draw):
     """Accepts `window` by name."""
     arguments = inputs(draw, (2,), 5, 5, 4, 3)
-    came = local_attention.run_remote(local_by_name, *arguments, 2)
-    expect_close(came, SPECIFICATIONS["local_attention"](*arguments, 2))
+    result = local_attention.run_remote(local_by_name, *arguments, 2)
+    expect_close(result, SPECIFICATIONS["local_attention"](*arguments, 2))
 
 
 # grouped_query_attention
@@ -512,8 +507,8 @@ def local_attention_by_name(local_attention, draw):
 
 def heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v):
     """Return Q, K and V with these numbers of heads."""
-    K, V = tensor(draw, b, h_kv, n_k, d_k), tensor(draw, b, h_kv, n_k, d_v)
-    return tensor(draw, b, h_q, n_q, d_k), K, V
+    K, V = draw.tensor(b, h_kv, n_k, d_k), draw.tensor(b, h_kv, n_k, d_v)
+    return draw.tensor(b, h_q, n_q, d_k), K, V
 
 
 def expect_grouped(function, *cases):
@@ -557,11 +552,11 @@ def grouped_query_attention_sizes(grouped_query_attention, draw):
     cases = [heads(draw, 4, 2, size, size, size, size, size), heads(draw, 4, 4, 4, 4, 4, 4, 4)]
     long = draw.long()
     cases += [
-        heads(draw, 4, 2, *own)
-        for own in [(1, long, 2, 2, 3), (1, 2, long, 3, 2), (long, 2, 2, 2, 2)]
+        heads(draw, 4, 2, *lengths)
+        for lengths in [(1, long, 2, 2, 3), (1, 2, long, 3, 2), (long, 2, 2, 2, 2)]
     ]
-    for one in range(5):
-        shape = [1 if place == one else size for place, size in enumerate(sizes(draw))]
+    for axis in range(5):
+        shape = [1 if i == axis else size for i, size in enumerate(sizes(draw))]
         cases.append(heads(draw, 4, 2, *shape))
     expect_grouped(grouped_query_attention, *cases)
 
@@ -603,19 +598,19 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
     b, n_q, n_k, d_k, d_v = sizes(draw)
     Q, K, V = heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)
     refused = []
-    for own in (1, 2, 6):
-        because = Message("3 key heads, {own} value heads", own=own)
-        refused.append(((Q, K, tensor(draw, b, own, n_k, d_v)), because))
-        because = Message("{own} key heads, 3 value heads", own=own)
-        refused.append(((Q, tensor(draw, b, own, n_k, d_k), V), because))
+    for size in (1, 2, 6):
+        because = Message("3 key heads, {own} value heads", own=size)
+        refused.append(((Q, K, draw.tensor(b, size, n_k, d_v)), because))
+        because = Message("{own} key heads, 3 value heads", own=size)
+        refused.append(((Q, draw.tensor(b, size, n_k, d_k), V), because))
     Q, K, V = heads(draw, 3, 3, b, n_q, n_k, d_k, d_v)
     refused.append(((Q, K, V[:, :1]), Message("3 key heads, 1 value head")))
-    for own in (n_k + 1, 1):
-        because = Message("{n_k} keys, values: {own}", n_k=n_k, own=own)
-        refused.append(((Q, K, tensor(draw, b, 3, own, d_v)), because))
-    for own in (d_k + 1, 1):
-        because = Message("queries of {d_k}, keys of {own}", d_k=d_k, own=own)
-        refused.append(((Q, tensor(draw, b, 3, n_k, own), V), because))
+    for size in (n_k + 1, 1):
+        because = Message("{n_k} keys, values: {own}", n_k=n_k, own=size)
+        refused.append(((Q, K, draw.tensor(b, 3, size, d_v)), because))
+    for size in (d_k + 1, 1):
+        because = Message("queries of {d_k}, keys of {own}", d_k=d_k, own=size)
+        refused.append(((Q, draw.tensor(b, 3, n_k, size), V), because))
     expect_all_raise(REFUSED, grouped_query_attention, refused)
 
 
@@ -625,7 +620,7 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
     b, n_q, n_k, d_k, d_v = sizes(draw)
     arguments = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
     for kind in DTYPES:
-        result = grouped_query_attention(*[own.to(kind) for own in arguments])
+        result = grouped_query_attention(*[tensor.to(kind) for tensor in arguments])
         expect_tensor(result, (b, 4, n_q, d_v), kind)
     for h_kv in (4, 2):
         expect_unchanged(
@@ -636,27 +631,27 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
 # KVCache: operations on a cache run in the process where it is
 
 
-def appended(own, parts):
+def appended(cache_class, parts):
     """Append parts, one after another, to a new cache; return all results, and the parts afterwards."""
-    cache = own()
+    cache = cache_class()
     return [cache.append(k, v) for k, v in parts], parts
 
 
-def changed_afterwards(own, first, second):
+def changed_afterwards(cache_class, first, second):
     """Append to a new cache, overwrite what was appended, and append more; return the last result."""
-    cache = own()
+    cache = cache_class()
     cache.append(*first)
     for part in first:
         part.zero_()
     return cache.append(*second)
 
 
-def new_caches(own, parts):
+def new_caches(cache_class, parts):
     """Append each part to a new cache; return the results, and what error stopped it after the first, or ""."""
     results = []
     for part in parts:
         try:
-            results.append(own().append(*part))
+            results.append(cache_class().append(*part))
         except Exception as error:
             if not results:
                 raise
@@ -664,30 +659,32 @@ def new_caches(own, parts):
     return results, ""
 
 
-def two_caches(own, first, second):
+def two_caches(cache_class, first, second):
     """Fill two caches in turn; return what each has at the end."""
-    a, b = own(), own()
+    a, b = cache_class(), cache_class()
     a.append(*first)
     b.append(*second)
     return a.append(*first), b.append(*second)
 
 
-def differentiated(own, parts, upstream):
+def differentiated(cache_class, parts, upstream):
     """Append parts to a new cache, and return the gradients of the last result with respect to all parts."""
     import torch
 
     with torch.enable_grad():
         parts = [[part.detach().clone().requires_grad_() for part in pair] for pair in parts]
-        cache = own()
+        cache = cache_class()
         for pair in parts:
             result = cache.append(*pair)
-        sum((own * its).sum() for own, its in zip(result, upstream, strict=True)).backward()
+        sum(
+            (part * gradient).sum() for part, gradient in zip(result, upstream, strict=True)
+        ).backward()
     return [part.grad for pair in parts for part in pair]
 
 
-def refused(own, first, wrong, second):
+def refused(cache_class, first, wrong, second):
     """Append, append wrong sizes, append again; return whether that raised, and the last result."""
-    cache = own()
+    cache = cache_class()
     cache.append(*first)
     raised = ""
     try:
@@ -704,14 +701,16 @@ def refused(own, first, wrong, second):
 
 def pairs(draw, lead, counts, d_k, d_v):
     """Return pairs of keys and values, one with each of these numbers of tokens."""
-    return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
+    return [(draw.tensor(*lead, n, d_k), draw.tensor(*lead, n, d_v)) for n in counts]
 
 
 def expect_cached(result, parts, when=""):
     """Fail unless a result is a tuple of the keys and values of all parts."""
     try:
-        for name, got, own in zip("kv", expect_tuple(result, "kv"), together(parts), strict=True):
-            expect_close(got, own, what=name)
+        for name, got, expected in zip(
+            "kv", expect_tuple(result, "kv"), together(parts), strict=True
+        ):
+            expect_close(got, expected, what=name)
     except Failed as failure:
         if when:
             failure.message = Message("{when} {rest}", when=when, rest=failure.message)
@@ -737,7 +736,7 @@ def KVCache_first(KVCache, draw):
     """A new cache is empty: its first `append` returns a tuple with the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
     first, other = (
-        (tensor(draw, b, h, n, d_k), tensor(draw, b, h, n, d_v)),
+        (draw.tensor(b, h, n, d_k), draw.tensor(b, h, n, d_v)),
         pairs(draw, (h, b), [n], d_v, d_k)[0],
     )
     results, error = KVCache.run_remote(new_caches, [first, other])
@@ -768,12 +767,12 @@ def KVCache_two(KVCache, draw):
     """Two caches share nothing, even if they grow in turn."""
     b, h, n, d_k, d_v = sizes(draw)
     first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
-    one, another = KVCache.run_remote(two_caches, first, second)
+    cached, other = KVCache.run_remote(two_caches, first, second)
     expect_cached(
-        one, [first, first], Message("Of two caches that were filled in turn, the first:")
+        cached, [first, first], Message("Of two caches that were filled in turn, the first:")
     )
     expect_cached(
-        another, [second, second], Message("Of two caches that were filled in turn, the second:")
+        other, [second, second], Message("Of two caches that were filled in turn, the second:")
     )
 
 
@@ -807,12 +806,14 @@ def KVCache_gradients(KVCache, draw):
     b, h, n, d_k, d_v = sizes(draw)
     counts = (n, 1, 2)
     parts = pairs(draw, (b, h), counts, d_k, d_v)
-    upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
-    came = KVCache.run_remote(differentiated, parts, upstream)
+    upstream = [draw.tensor(b, h, sum(counts), d) for d in (d_k, d_v)]
+    gradients = KVCache.run_remote(differentiated, parts, upstream)
     expected = [
-        own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair
+        gradient
+        for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True)
+        for gradient in pair
     ]
-    for got, right in zip(came, expected, strict=True):
+    for got, right in zip(gradients, expected, strict=True):
         expect(
             got is not None, "No gradient reaches an appended part: it is cut off from autograd."
         )
@@ -826,13 +827,13 @@ def KVCache_kept(KVCache, draw):
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
     for kind in DTYPES:
         results, after = KVCache.run_remote(
-            appended, [[own.to(kind) for own in pair] for pair in parts]
+            appended, [[tensor.to(kind) for tensor in pair] for pair in parts]
         )
         for part, d in zip(results[-1], (d_k, d_v), strict=True):
             expect_tensor(part, (b, h, n + 2, d), kind)
     results, after = KVCache.run_remote(appended, parts)
-    for pair, own in zip(after, parts, strict=True):
-        expect_cached(pair, [own], Message("The appended tensors, after the call:"))
+    for pair, part in zip(after, parts, strict=True):
+        expect_cached(pair, [part], Message("The appended tensors, after the call:"))
 
 
 @check(weight=0, needs=[KVCache_grows])
@@ -854,19 +855,19 @@ def KVCache_refuses(KVCache, draw):
         (usual, (b + 1, h), 1, 1, d_k, d_v),
         (usual, (b, h + 1), 1, 1, d_k, d_v),
     ]:
-        wrong = tensor(draw, *lead, keys, d_key), tensor(draw, *lead, values, d_value)
+        wrong = draw.tensor(*lead, keys, d_key), draw.tensor(*lead, values, d_value)
         cases.append((first, wrong, second))
     KVCache.ahead(cases, refused)
     for first, wrong, second in cases:
         raised, result = KVCache.run_remote(refused, first, wrong, second)
-        sizes_of = [str(tuple(own.shape)) for own in (*first, *wrong)]
+        sizes_of = [str(tuple(tensor.shape)) for tensor in (*first, *wrong)]
         message = (
             "After k {k_1} and v {v_1}, `append` should raise ValueError or RuntimeError for k {k_2} and v {v_2}, "
             "but {said}."
         )
-        said = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
+        outcome = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
-        expect(raised == "asked", Message(message, said=said, **values))
+        expect(raised == "asked", Message(message, said=outcome, **values))
         expect_cached(
             result,
             [first, second],
@@ -883,7 +884,7 @@ WHICH = (Message("first"), Message("second"))
 
 def scores(draw, lead, n, *counts, d_v, size=3.0):
     """Return scores and values with these numbers of keys, one for each part: [(S, V), ...]."""
-    return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
+    return [(size * draw.tensor(*lead, n, n_k), draw.tensor(*lead, n_k, d_v)) for n_k in counts]
 
 
 def signs(draw, n):
@@ -901,7 +902,7 @@ def hidden(S, rows):
 def all_keys(several):
     """Return the part of all keys of several parts, given as scores and values."""
     return of_keys(
-        *(torch.cat([own[place] for own in several], axis) for place, axis in ((0, -1), (1, -2)))
+        *(torch.cat([part[i] for part in several], axis) for i, axis in ((0, -1), (1, -2)))
     )
 
 
@@ -918,24 +919,24 @@ def expect_part(result, several):
 
 def expect_merged(merge, *cases):
     """Fail unless two parts, given as scores and values, are merged correctly; for several cases."""
-    arguments = [tuple(of_keys(*own) for own in case) for case in cases]
+    arguments = [tuple(of_keys(*part) for part in case) for case in cases]
     merge.ahead(arguments)
-    for case, own in zip(cases, arguments, strict=True):
-        expect_part(merge(*own), case)
+    for case, parts in zip(cases, arguments, strict=True):
+        expect_part(merge(*parts), case)
 
 
 @check(weight=0.5)
 def merge_shape(merge, draw):
     """Returns a tuple of tensors, m (..., n), l (..., n) and u (..., n, d_v), in the dtype of the parts."""
     b, n, k_1, k_2, d_v = sizes(draw)
-    parts = [of_keys(*own) for own in scores(draw, (b,), n, k_1, k_2, d_v=d_v)]
-    cases = [tuple(tuple(own.to(kind) for own in part) for part in parts) for kind in DTYPES]
+    parts = [of_keys(*part) for part in scores(draw, (b,), n, k_1, k_2, d_v=d_v)]
+    cases = [tuple(tuple(tensor.to(kind) for tensor in part) for part in parts) for kind in DTYPES]
     merge.ahead(cases)
     for kind, case in zip(DTYPES, cases, strict=True):
         result = merge(*case)
         expect_tuple(result, PARTS)
-        for name, own, shape in zip(PARTS, result, ((b, n), (b, n), (b, n, d_v)), strict=True):
-            expect_tensor(own, shape, kind, what=name)
+        for name, tensor, shape in zip(PARTS, result, ((b, n), (b, n), (b, n, d_v)), strict=True):
+            expect_tensor(tensor, shape, kind, what=name)
 
 
 @check(weight=1.5, needs=[merge_shape])
@@ -960,7 +961,7 @@ def merge_values(merge, draw):
         turn, level = signs(draw, n), signs(draw, n)
         cases.append(((S + 2 * turn + 8 * level, V), (T - 2 * turn + 8 * level, W)))
     # In each row, both have the same largest score.
-    S, T = (own - own.amax(-1, keepdim=True) + 8 * level for own in (S, T))
+    S, T = (score - score.amax(-1, keepdim=True) + 8 * level for score in (S, T))
     expect_merged(merge, *cases, ((S, V), (T, W)))
 
 
@@ -990,7 +991,9 @@ def merge_large_scores(merge, draw):
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
     cases = [
-        ((S + own, V), (T + other, W)) for own in (3000, -3000, 1) for other in (3000, -3000, 2)
+        ((S + shift, V), (T + other_shift, W))
+        for shift in (3000, -3000, 1)
+        for other_shift in (3000, -3000, 2)
     ]
     cases.append(((torch.round(S) - 1e6, V), (torch.round(T) - 1e6, W)))
     expect_merged(merge, *cases)
@@ -1010,9 +1013,9 @@ def merge_sizes(merge, draw):
     expect_merged(merge, *cases)
 
 
-def merged_and_parts(own, first, second):
+def merged_and_parts(merge, first, second):
     """Merge two parts; return the result, and the parts afterwards."""
-    return own(first, second), first, second
+    return merge(first, second), first, second
 
 
 @check(weight=0.5, needs=[merge_shape])
@@ -1031,38 +1034,37 @@ def merge_kept(merge, draw):
             expect(torch.equal(got, right), Message(message, name=name, which=which))
 
 
-def merged_backward(own, first, second, upstream):
+def merged_backward(merge, first, second, upstream):
     """Merge two parts, and return the gradients of all six tensors for u / l and, where there are keys, m + log l."""
     import torch
 
     with torch.enable_grad():
         parts = [
-            [one.detach().clone().requires_grad_() for one in part] for part in (first, second)
+            [tensor.detach().clone().requires_grad_() for tensor in part]
+            for part in (first, second)
         ]
-        m, total, mixed = own(*[tuple(part) for part in parts])
+        m, total, mixed = merge(*[tuple(part) for part in parts])
         none = total.detach() == 0
         total = total.masked_fill(none, 1)
-        found = (mixed / total[..., None] * upstream).sum() + (
+        loss = (mixed / total[..., None] * upstream).sum() + (
             m.masked_fill(none, 0) + total.log()
         ).sum()
-        found.backward()
-    return [one.grad for part in parts for one in part]
+        loss.backward()
+    return [tensor.grad for part in parts for tensor in part]
 
 
 def expect_merged_backward(merge, draw, several):
-    upstream = tensor(draw, *several[0][0].shape[:-1], several[0][1].shape[-1])
-    parts = [of_keys(*own) for own in several]
-    came = merge.run_remote(merged_backward, *parts, upstream)
+    upstream = draw.tensor(*several[0][0].shape[:-1], several[0][1].shape[-1])
+    parts = [of_keys(*part) for part in several]
+    gradients = merge.run_remote(merged_backward, *parts, upstream)
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
     names = [
         Message("{name} of the {which} part", name=name, which=which)
         for which in WHICH
         for name in PARTS
     ]
-    for name, got, right, place in zip(names, came, expected, range(6), strict=True):
-        without = (
-            parts[place // 3][1] == 0
-        )  # rows without keys: any value will do, if it is a number
+    for name, got, right, i in zip(names, gradients, expected, range(6), strict=True):
+        without = parts[i // 3][1] == 0  # rows without keys: any value will do, if it is a number
         expect(
             got is not None,
             Message("No gradient reaches {name}: it is cut off from autograd.", name=name),

@@ -135,10 +135,10 @@ def online(label, hint):
     """Declare a mistake in a step of `Online`, as a function."""
 
     def declare(mistake):
-        made = type(mistake.__name__, (mistake, Online), {})()
+        mistaken = type(mistake.__name__, (mistake, Online), {})()
 
         def answer(Q, K, V, chunk_size, causal=False):
-            return made(Q, K, V, chunk_size, causal)
+            return mistaken(Q, K, V, chunk_size, causal)
 
         answer.__name__ = mistake.__name__
         return misconception("chunked_attention", label, hint)(answer)
@@ -473,11 +473,11 @@ def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
 def chunked_attention_list(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
     parts = [scored(Q, k).exp() for k in K.split(chunk_size, -2)]
-    kept = [scored(Q, k) for k in K.split(chunk_size, -2)]
-    largest = torch.stack([own.amax(-1) for own in kept]).amax(0)[..., None]
+    chunks = [scored(Q, k) for k in K.split(chunk_size, -2)]
+    largest = torch.stack([chunk.amax(-1) for chunk in chunks]).amax(0)[..., None]
     total = mixed = 0
     for start, S, v in zip(
-        range(0, K.shape[-2], chunk_size), kept, V.split(chunk_size, -2), strict=True
+        range(0, K.shape[-2], chunk_size), chunks, V.split(chunk_size, -2), strict=True
     ):
         if causal:
             sees = (
@@ -499,9 +499,9 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
 )
 def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
     mask = seen(Q.shape[-2], K.shape[-2]) if causal else None
-    own = Online()
-    own.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
-    return own(Q, K, V, chunk_size, causal)
+    attention = Online()
+    attention.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
+    return attention(Q, K, V, chunk_size, causal)
 
 
 IN_PLACE = "Q itself was divided: `/=`, and every method that ends in `_`, works in place. Write `Q = Q / ...`."
@@ -579,12 +579,12 @@ def local(allowed, label, hint):
 
     def answer(Q, K, V, window):
         sized(Q, K, V, alike=True, size=window, least=0)
-        n, found = Q.shape[-2], []
+        n, results = Q.shape[-2], []
         for start in range(0, n, 64):
-            own = Q[..., start : start + 64, :]
-            i = torch.arange(start, start + own.shape[-2])[:, None]
-            found.append(share(scored(own, K), allowed(i, torch.arange(n), window, n)) @ V)
-        return torch.cat(found, -2)
+            queries = Q[..., start : start + 64, :]
+            i = torch.arange(start, start + queries.shape[-2])[:, None]
+            results.append(share(scored(queries, K), allowed(i, torch.arange(n), window, n)) @ V)
+        return torch.cat(results, -2)
 
     answer.__name__ = f"local_attention_{allowed.__name__}"
     return misconception("local_attention", label, hint)(answer)
@@ -762,12 +762,12 @@ def local_attention_unscaled(Q, K, V, window):
 )
 def local_attention_overflow(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
-    n, found = Q.shape[-2], []
+    n, results = Q.shape[-2], []
     for i in range(n):
         span = slice(max(i - window, 0), i + window + 1)
         E = scored(Q[..., i : i + 1, :], K[..., span, :]).exp()
-        found.append(E @ V[..., span, :] / E.sum(-1, keepdim=True))
-    return torch.cat(found, -2)
+        results.append(E @ V[..., span, :] / E.sum(-1, keepdim=True))
+    return torch.cat(results, -2)
 
 
 @misconception(
@@ -790,12 +790,12 @@ def local_attention_masked(Q, K, V, window):
 )
 def local_attention_whole_mask(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
-    mask, found = near(Q.shape[-2], window), []
+    mask, results = near(Q.shape[-2], window), []
     for start in range(0, Q.shape[-2], 16):
         low, high = max(start - window, 0), start + 16 + window
         S = scored(Q[..., start : start + 16, :], K[..., low:high, :])
-        found.append(share(S, mask[start : start + 16, low:high]) @ V[..., low:high, :])
-    return torch.cat(found, -2)
+        results.append(share(S, mask[start : start + 16, low:high]) @ V[..., low:high, :])
+    return torch.cat(results, -2)
 
 
 @misconception(
@@ -815,12 +815,12 @@ def local_attention_any_window(Q, K, V, window):
 )
 def local_attention_any_numbers(Q, K, V, window):
     sized(Q, K, K, size=window, least=0)
-    n, found = Q.shape[-2], []
+    n, results = Q.shape[-2], []
     for i in range(n):
         low, high = max(i - window, 0), i + window + 1
         span = slice(low, max(min(high, K.shape[-2], V.shape[-2]), 0))
-        found.append(scored(Q[..., i : i + 1, :], K[..., span, :]).softmax(-1) @ V[..., span, :])
-    return torch.cat(found, -2)
+        results.append(scored(Q[..., i : i + 1, :], K[..., span, :]).softmax(-1) @ V[..., span, :])
+    return torch.cat(results, -2)
 
 
 @families(*MISTAKES, hints=HINTS)
@@ -1467,7 +1467,7 @@ class KVCache_list_of_the_parts_themselves:
         return self.all()
 
     def all(self):
-        return tuple(torch.cat(own, -2) for own in zip(*self.parts, strict=True))
+        return tuple(torch.cat(tensors, -2) for tensors in zip(*self.parts, strict=True))
 
 
 @cache(
@@ -1488,10 +1488,10 @@ class KVCache_grown_in_place:
 )
 class KVCache_room:
     def more(self, k, v):
-        found = super().more(k, v)
-        if found[0].shape[-2] > 1024:
+        stored = super().more(k, v)
+        if stored[0].shape[-2] > 1024:
             raise RuntimeError("the expanded size of the tensor must match the existing size")
-        return found
+        return stored
 
 
 @cache(
@@ -1523,7 +1523,7 @@ class KVCache_old_detached:
 )
 class KVCache_float32:
     def result(self, k, v):
-        return tuple(own.float() for own in self.kept)
+        return tuple(tensor.float() for tensor in self.kept)
 
 
 @cache(
@@ -1546,8 +1546,8 @@ class KVCache_half_kept:
         if self.kept is None:
             self.kept = list(self.first(k, v))
         else:
-            for place, new in enumerate((k, v)):
-                self.kept[place] = torch.cat([self.kept[place], new], -2)
+            for i, new in enumerate((k, v)):
+                self.kept[i] = torch.cat([self.kept[i], new], -2)
         return tuple(self.kept)
 
 
@@ -1559,8 +1559,8 @@ class KVCache_stretched:
     def more(self, k, v):
         return super().more(
             *(
-                own.expand(*old.shape[:-2], own.shape[-2], old.shape[-1])
-                for old, own in zip(self.kept, (k, v), strict=True)
+                new.expand(*old.shape[:-2], new.shape[-2], old.shape[-1])
+                for old, new in zip(self.kept, (k, v), strict=True)
             )
         )
 
@@ -1643,10 +1643,10 @@ def merging(label, hint):
     """Declare a mistake in a step of `Merge`, as a function."""
 
     def declare(mistake):
-        made = type(mistake.__name__, (mistake, Merge), {})()
+        mistaken = type(mistake.__name__, (mistake, Merge), {})()
 
         def answer(first, second):
-            return made(first, second)
+            return mistaken(first, second)
 
         answer.__name__ = mistake.__name__
         return misconception("merge", label, hint)(answer)
@@ -1733,7 +1733,9 @@ class merge_one_decision:
 )
 class merge_inverse:
     def shrink(self, m_1, m_2, m):
-        return tuple(torch.where(own > 0, 1 / own, 0) for own in super().shrink(m_1, m_2, m))
+        return tuple(
+            torch.where(factor > 0, 1 / factor, 0) for factor in super().shrink(m_1, m_2, m)
+        )
 
 
 @merging(
@@ -1831,7 +1833,7 @@ class merge_nan:
 class merge_nan_backward:
     def shrink(self, m_1, m_2, m):
         nothing = m == -torch.inf
-        return tuple(torch.where(nothing, 0.0, (own - m).exp()) for own in (m_1, m_2))
+        return tuple(torch.where(nothing, 0.0, (maximum - m).exp()) for maximum in (m_1, m_2))
 
 
 @merging(
@@ -1841,9 +1843,9 @@ class merge_nan_backward:
 )
 class merge_all_rows_empty:
     def __call__(self, first, second):
-        for own, other in ((first, second), (second, first)):
-            if bool((own[0] == -torch.inf).all()):
-                return tuple(one.clone() for one in other)
+        for part, other in ((first, second), (second, first)):
+            if bool((part[0] == -torch.inf).all()):
+                return tuple(tensor.clone() for tensor in other)
         return super().__call__(first, second)
 
     def shrink(self, m_1, m_2, m):
@@ -2002,8 +2004,8 @@ class merge_in_place:
     def __call__(self, first, second):
         m, total, mixed = super().__call__(first, second)
         with torch.no_grad():
-            for own, new in zip(first, (m, total, mixed), strict=True):
-                own.data.copy_(new)
+            for tensor, new in zip(first, (m, total, mixed), strict=True):
+                tensor.data.copy_(new)
         return m, total, mixed
 
 
@@ -2037,7 +2039,7 @@ class merge_detached:
 )
 class merge_factors_detached:
     def shrink(self, m_1, m_2, m):
-        return tuple(own.detach() for own in super().shrink(m_1, m_2, m))
+        return tuple(factor.detach() for factor in super().shrink(m_1, m_2, m))
 
 
 @merging(

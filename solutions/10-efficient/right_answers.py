@@ -322,14 +322,14 @@ class KVCache_buffer:
         if k.shape[-2] != v.shape[-2]:
             raise ValueError("keys and values")
         rooms = []
-        for place, own in enumerate((k, v)):
-            room = own.new_zeros(*own.shape[:-2], 2 * n, own.shape[-1])
+        for i, new in enumerate((k, v)):
+            room = new.new_zeros(*new.shape[:-2], 2 * n, new.shape[-1])
             if self.rooms:
-                old = self.rooms[place]
-                if (old.shape[:-2], old.shape[-1]) != (own.shape[:-2], own.shape[-1]):
+                old = self.rooms[i]
+                if (old.shape[:-2], old.shape[-1]) != (new.shape[:-2], new.shape[-1]):
                     raise ValueError("sizes that do not fit")
                 room[..., : self.n, :] = old[..., : self.n, :]
-            room[..., self.n : n, :] = own
+            room[..., self.n : n, :] = new
             rooms.append(room)
         self.n, self.rooms = n, rooms
         return tuple(room[..., :n, :].clone() for room in rooms)

@@ -65,7 +65,7 @@ def of_keys(S, V):
 
 def merged(first, second):
     """Return one part of two: each is treated as a key with its own weight."""
-    m, total, mixed = (torch.stack(own) for own in zip(first, second, strict=True))
+    m, total, mixed = (torch.stack(pair) for pair in zip(first, second, strict=True))
     largest = m.amax(0)
     E = torch.exp(m - torch.where(torch.isinf(largest), 0.0, largest))  # (2, ..., n)
     return largest, (E * total).sum(0), torch.einsum("k...i,k...ie->...ie", E, mixed)
@@ -83,6 +83,6 @@ SPECIFICATIONS = {
 def together(parts):
     """Return keys and values of all parts."""
     return [
-        np.concatenate([own.double().numpy() for own in part], axis=-2)
+        np.concatenate([tensor.double().numpy() for tensor in part], axis=-2)
         for part in zip(*parts, strict=True)
     ]

@@ -15,10 +15,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -57,7 +54,9 @@ torch.set_num_threads(1)  # everything here is small
 
 def plain_forward(q, k, v, causal):
     """Return the right results of `flash_attention_forward`, in float64."""
-    return attended(*(own.double() for own in (q, k, v)), earlier(q.shape[2]) if causal else None)
+    return attended(
+        *(tensor.double() for tensor in (q, k, v)), earlier(q.shape[2]) if causal else None
+    )
 
 
 def plain(q, k, v, causal=False):
@@ -108,17 +107,13 @@ def by_hand_online(by_hand, draw):
 # Inputs, and the handling of results.
 
 
-def tensor(draw, *shape, kind=torch.float64):
-    return torch.from_numpy(draw.array(*shape)).to(kind)
-
-
 def heads(draw, n, b=2, h=1, d=16, kind=torch.float32):
-    return [tensor(draw, b, h, n, d, kind=kind).to(DEVICE) for _ in range(3)]
+    return [draw.tensor(b, h, n, d, dtype=kind).to(DEVICE) for _ in range(3)]
 
 
-def exact(own):
+def exact(value):
     """Return a tensor in float64, on the CPU; return other values unchanged."""
-    return own.detach().double().cpu() if isinstance(own, torch.Tensor) else own
+    return value.detach().double().cpu() if isinstance(value, torch.Tensor) else value
 
 
 def units(expected):
@@ -132,18 +127,18 @@ def expect_forward(function, inputs, causal, parts=(0, 1), rtol=None):
     expected = attended(*map(exact, inputs), seen)
     result = function(*inputs, causal)
     expect_tuple(result, ("out", "lse"))
-    for place in parts:
-        more = {} if rtol is None else {"rtol": rtol, "unit": units(expected[place])}
-        expect_close(exact(result[place]), expected[place], what=("out", "lse")[place], **more)
+    for i in parts:
+        more = {} if rtol is None else {"rtol": rtol, "unit": units(expected[i])}
+        expect_close(exact(result[i]), expected[i], what=("out", "lse")[i], **more)
 
 
 def expect_inside(function, draw, way_back, what, sizes):
     """Fail if, for one of these numbers of tokens, something is read or written outside of the tensors."""
     for n in sizes:
-        came = function.run_remote(kernels.outside, way_back, *heads(draw, n, b=1, h=2), True)
-        if came is None:
+        counts = function.run_remote(kernels.outside, way_back, *heads(draw, n, b=1, h=2), True)
+        if counts is None:
             raise Failed("Nothing is returned.", explained=True)
-        count = came[what == "written"]
+        count = counts[what == "written"]
         if count:
             mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
             if n % BLOCK == 0:
@@ -152,9 +147,9 @@ def expect_inside(function, draw, way_back, what, sizes):
                     n=n,
                 )
             message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
-            done = Message("read" if what == "read" else "written")
+            verb = Message("read" if what == "read" else "written")
             raise Failed(
-                Message(message, n=n, count=int(count), what=done, mend=mend), explained=True
+                Message(message, n=n, count=int(count), what=verb, mend=mend), explained=True
             )
 
 
@@ -268,8 +263,8 @@ def twice(function, first, second):
 
 def expect_inputs(names, after, before):
     """Fail unless inputs are what they were before a call."""
-    for name, own, was in zip(names, after, before, strict=True):
-        if not torch.equal(exact(own), exact(was)):
+    for name, tensor, was in zip(names, after, before, strict=True):
+        if not torch.equal(exact(tensor), exact(was)):
             message = (
                 "{name} was changed in place. The caller still needs it: compute a new tensor."
             )
@@ -280,7 +275,7 @@ def expect_inputs(names, after, before):
 def forward_again(flash_attention_forward, draw):
     """Keeps its inputs and earlier results unchanged, also when called again with `causal=True` by name."""
     first, second = heads(draw, BLOCK, h=2), heads(draw, BLOCK, h=2)
-    came, after = flash_attention_forward.run_remote(twice, first, second)
+    results, after = flash_attention_forward.run_remote(twice, first, second)
     expect_inputs("qkv", after, first)
     expected = [
         *attended(*map(exact, first)),
@@ -292,8 +287,10 @@ def forward_again(flash_attention_forward, draw):
         Message("{name} of the second call", name="out"),
         Message("{name} of the second call", name="lse"),
     ]
-    for what, got, own in zip(names, expect_tuple(came, ["out", "lse"] * 2), expected, strict=True):
-        expect_close(got, own, what=what)
+    for what, got, right in zip(
+        names, expect_tuple(results, ["out", "lse"] * 2), expected, strict=True
+    ):
+        expect_close(got, right, what=what)
 
 
 @check(weight=1, needs=[forward_tiles], on="triton")
@@ -312,12 +309,10 @@ def forward_half(flash_attention_forward, draw):
             [Message("the shape {shape} is right", shape=str((1, 1, n)))],
             explained=True,
         )
-    for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
+    for i, right in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
-        rtol = (2 * 2.0**-11, 1e-5)[place]
-        expect_close(
-            exact(result[place]), own, what=("out", "lse")[place], rtol=rtol, unit=units(own)
-        )
+        rtol = (2 * 2.0**-11, 1e-5)[i]
+        expect_close(exact(result[i]), right, what=("out", "lse")[i], rtol=rtol, unit=units(right))
 
 
 def most_bytes(function, *arguments):
@@ -335,9 +330,9 @@ def most_bytes(function, *arguments):
         def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
             nonlocal most
             result = operation(*arguments, **(keywords or {}))
-            for own in result if isinstance(result, (tuple, list)) else (result,):
-                if isinstance(own, torch.Tensor):
-                    most = max(most, own.untyped_storage().nbytes())
+            for part in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(part, torch.Tensor):
+                    most = max(most, part.untyped_storage().nbytes())
             return result
 
     with Looking():
@@ -403,8 +398,8 @@ def forward_ragged_on_a_gpu(flash_attention_forward, draw):
 
 
 def expect_tiled(tiled_backward, draw, n, causal):
-    q, k, v, d_out = (tensor(draw, n, 16) for _ in range(4))
-    leaves = [own[None, None].clone().requires_grad_() for own in (q, k, v)]
+    q, k, v, d_out = (draw.tensor(n, 16) for _ in range(4))
+    leaves = [tensor[None, None].clone().requires_grad_() for tensor in (q, k, v)]
     out, lse = attended(*leaves, earlier(n) if causal else None)
     (out * d_out).sum().backward()
     result = tiled_backward(
@@ -433,7 +428,7 @@ def tiled_causal(tiled_backward, draw):
 def tiled_held(tiled_backward, draw):
     """Holds no n x n tensor in memory."""
     n = 256
-    inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
+    inputs = [draw.tensor(*shape, dtype=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
     most = tiled_backward.run_remote(most_bytes, *inputs)
     if most > 0.9 * n * n:  # n x n booleans have more
         raise Failed(
@@ -453,9 +448,9 @@ def expect_backward(
     function, draw, n, causal, names, h=2, d=16, kind=torch.float32, rtol=None, layout=False
 ):
     inputs = heads(draw, n, b=1, h=h, d=d, kind=kind)
-    upstream = tensor(draw, *inputs[0].shape, kind=kind).to(DEVICE)
+    upstream = draw.tensor(*inputs[0].shape, dtype=kind).to(DEVICE)
     if layout:
-        inputs = [own.transpose(1, 2).contiguous().transpose(1, 2) for own in inputs]
+        inputs = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in inputs]
         upstream = upstream.mT.contiguous().mT
     expect_gradients_of(function, inputs, upstream, causal, names, rtol)
 
@@ -463,11 +458,11 @@ def expect_backward(
 def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", rtol=None):
     """Fail unless the named gradients, of Q, K or V, are right."""
     upstream = upstream.to(inputs[0])
-    _, came, _ = backward(function, *inputs, causal, upstream=upstream)
-    leaves = [exact(own).requires_grad_() for own in inputs]
+    _, gradients, _ = backward(function, *inputs, causal, upstream=upstream)
+    leaves = [exact(tensor).requires_grad_() for tensor in inputs]
     out = attended(*leaves, earlier(inputs[0].shape[2]) if causal else None)[0]
     (out * exact(upstream)).sum().backward()
-    for name, got, leaf in zip("QKV", came, leaves, strict=False):
+    for name, got, leaf in zip("QKV", gradients, leaves, strict=False):
         if name in names:
             if got is None:
                 raise Failed(Message("No gradient reached {name}.", name=name), explained=True)
@@ -498,11 +493,11 @@ def made_of(got, name, q, k, v, upstream, causal):
         "P": P,
         "exp(S)": S.exp() * seen,
     }
-    square |= {f"{what}^T": matrix.mT for what, matrix in square.items()}
+    square |= {f"{term}^T": matrix.mT for term, matrix in square.items()}
     terms = {
-        f"{what} {factor}": matrix @ other
+        f"{product} {factor}": matrix @ other
         for factor, other in (("K", k), ("Q", q), ("dO", upstream), ("V", v))
-        for what, matrix in square.items()
+        for product, matrix in square.items()
     }
     scale = q.shape[-1] ** -0.5
     formula = {
@@ -510,15 +505,15 @@ def made_of(got, name, q, k, v, upstream, causal):
         "K": ("Q", {"(P*dP)^T": scale, "(P*D)^T": -scale}),
         "V": ("dO", {"P^T": 1}),
     }
-    found = {term: count for term, count in (counts_in(got, terms, 1e-3) or {}).items() if count}
-    if not 0 < len(found) <= MOST_TERMS:
+    counts = {term: count for term, count in (counts_in(got, terms, 1e-3) or {}).items() if count}
+    if not 0 < len(counts) <= MOST_TERMS:
         return ""
     factor, wanted = formula[name]
     return Message(
         "The gradient of {name} is {came}, and should be {wanted}, where dP = dO V^T, D is the row sums of dO * O, "
         "and 1 / sqrt(d) is {scale}.",
-        name=name, scale=f"{scale:.3g}", came=as_sum(found),
-        wanted=as_sum({f"{what} {factor}": count for what, count in wanted.items()}),
+        name=name, scale=f"{scale:.3g}", came=as_sum(counts),
+        wanted=as_sum({f"{product} {factor}": count for product, count in wanted.items()}),
     )  # fmt: skip
 
 
@@ -613,47 +608,47 @@ def back_twice(function, first, second, upstream):
 
     with torch.enable_grad():
         first, second = (
-            [own.clone().requires_grad_() for own in inputs] for inputs in (first, second)
+            [tensor.clone().requires_grad_() for tensor in inputs] for inputs in (first, second)
         )
         results = [function(*first), function(*second, causal=True)]
         for result in results:
             result.backward(upstream)
-    found = [
-        [own.detach(), *(leaf.grad for leaf in leaves)]
-        for own, leaves in zip(results, (first, second), strict=True)
+    parts = [
+        [result.detach(), *(leaf.grad for leaf in leaves)]
+        for result, leaves in zip(results, (first, second), strict=True)
     ]
-    return found, [*(own.detach() for own in first), upstream]
+    return parts, [*(tensor.detach() for tensor in first), upstream]
 
 
 @check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk, flash_causal_gradients], on="triton")
 def flash_again(flash_attention, draw):
     """Keeps its inputs unchanged; after two calls, one with `causal=True` by name, each has the right gradients."""
     first, second = heads(draw, BLOCK), heads(draw, BLOCK)
-    upstream = tensor(draw, *first[0].shape).to(first[0])
-    found, after = flash_attention.run_remote(back_twice, first, second, upstream)
+    upstream = draw.tensor(*first[0].shape).to(first[0])
+    results, after = flash_attention.run_remote(back_twice, first, second, upstream)
     expect_inputs(["q", "k", "v", Message("the upstream gradient")], after, [*first, upstream])
     calls = Message("the first of two calls"), Message("the second of two calls")
-    for call, inputs, came, seen in zip(
-        calls, (first, second), found, (None, earlier(BLOCK)), strict=True
+    for call, inputs, parts, seen in zip(
+        calls, (first, second), results, (None, earlier(BLOCK)), strict=True
     ):
-        leaves = [exact(own).requires_grad_() for own in inputs]
+        leaves = [exact(tensor).requires_grad_() for tensor in inputs]
         out = attended(*leaves, seen)[0]
         (out * exact(upstream)).sum().backward()
         names = [
             Message("the result"),
             *(Message("the gradient of {name}", name=name) for name in "QKV"),
         ]
-        for name, got, own in zip(
-            names, came, [out.detach(), *(leaf.grad for leaf in leaves)], strict=True
+        for name, got, right in zip(
+            names, parts, [out.detach(), *(leaf.grad for leaf in leaves)], strict=True
         ):
-            expect_close(exact(got), own, what=Message("{what} of {call}", what=name, call=call))
+            expect_close(exact(got), right, what=Message("{what} of {call}", what=name, call=call))
 
 
 @check(weight=0.5, needs=[flash_ragged], on="triton")
 def flash_large_scores(flash_attention, draw):
     """Scores above 100 or below -100 leave all three gradients right, even if the last tile is not full."""
     for sign in (-1, 1):
-        (q, k, v), upstream = heads(draw, 20, b=1), tensor(draw, 1, 1, 20, 16)
+        (q, k, v), upstream = heads(draw, 20, b=1), draw.tensor(1, 1, 20, 16)
         # Scores that are close together: with weights of nearly 0 and 1, gradients are nothing but rounding errors.
         q, k = 5.4 * (1 + q / 20), sign * 5.4 * (1 + k / 20)
         expect_gradients_of(flash_attention, [q, k, v], upstream, rtol=1e-3)
@@ -706,22 +701,22 @@ def parameters(draw, d_model, h, h_kv, bias=True):
     kv = h_kv * d_model // h
     values = {}
     for name, rows in [("W_q", d_model), ("W_k", kv), ("W_v", kv), ("W_o", d_model)]:
-        values[f"{name}.weight"] = tensor(draw, rows, d_model) / math.sqrt(d_model)
+        values[f"{name}.weight"] = draw.tensor(rows, d_model) / math.sqrt(d_model)
         if bias:
-            values[f"{name}.bias"] = tensor(draw, rows)
+            values[f"{name}.bias"] = draw.tensor(rows)
     return values
 
 
 def fused(values):
     """Return the parameters under the names of a layer with one projection for queries, keys and values."""
-    found = {}
+    renamed = {}
     for kind in ("weight", "bias"):
         if f"W_o.{kind}" in values:
-            found[f"W_qkv.{kind}"] = torch.cat(
+            renamed[f"W_qkv.{kind}"] = torch.cat(
                 [values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")]
             )
-            found[f"W_o.{kind}"] = values[f"W_o.{kind}"]
-    return found
+            renamed[f"W_o.{kind}"] = values[f"W_o.{kind}"]
+    return renamed
 
 
 def as_named(layer, values):
@@ -729,17 +724,17 @@ def as_named(layer, values):
     return fused(values) if "W_qkv.weight" in layer.shapes() else values
 
 
-def load(layer, three, one):
+def load(layer, separate, fused):
     import torch
 
     layer.to(torch.float64).eval().load_state_dict(
-        one if hasattr(layer, "W_qkv") else three, strict=False
+        fused if hasattr(layer, "W_qkv") else separate, strict=False
     )
 
 
-def loaded(made, values, d_model, h, h_kv, bias=True):
+def loaded(subject, values, d_model, h, h_kv, bias=True):
     """Return a layer with these parameters, under either set of names: a mistake is the same with both."""
-    layer = made.module(d_model, h, h_kv, bias)
+    layer = subject.module(d_model, h, h_kv, bias)
     layer.run_remote(load, values, fused(values))
     return layer
 
@@ -762,7 +757,7 @@ def in_sight(lengths, is_causal):
     return seen
 
 
-def some(draw, *shape):
+def random_mask(draw, *shape):
     """Return a mask in which each query sees itself, and half of the others."""
     return torch.from_numpy(draw.rng.random(shape) < 0.5) | torch.eye(shape[-1], dtype=torch.bool)
 
@@ -778,14 +773,14 @@ def layer_parameters(MultiHeadLayer, draw):
     for h_kv, more in [(4, (4, True)), (2, (2, False)), (4, ())]:
         layer = MultiHeadLayer.module(24, 4, *more)
         values = as_named(layer, parameters(draw, 24, 4, h_kv, False not in more))
-        expect_parameters(layer, {name: tuple(own.shape) for name, own in values.items()})
+        expect_parameters(layer, {name: tuple(value.shape) for name, value in values.items()})
 
 
 @check(weight=1.5, needs=[layer_parameters])
 def layer_values(MultiHeadLayer, draw):
     """With the parameters of an `nn.MultiheadAttention` and no mask, returns the same results."""
     for bias, n in [(True, 7), (False, 1)]:
-        values, x = parameters(draw, 24, 4, 4, bias), tensor(draw, 2, n, 24)
+        values, x = parameters(draw, 24, 4, 4, bias), draw.tensor(2, n, 24)
         with torch.no_grad():
             expected = of_torch(values, bias)(x, x, x, need_weights=False)[0]
         expect_close(loaded(MultiHeadLayer, values, 24, 4, 4, bias)(x), expected)
@@ -807,7 +802,7 @@ def layer_refuses_masks(MultiHeadLayer, draw):
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)
-        if layer.error(tensor(draw, 2, 7, 24), mask) is None:
+        if layer.error(draw.tensor(2, 7, 24), mask) is None:
             message = "A mask of shape {shape} does not fit 7 tokens, but was accepted."
             if len(shape) == 2:
                 message = (
@@ -823,7 +818,7 @@ def layer_grouped(MultiHeadLayer, draw):
     for h_kv in (2, 1):
         values = parameters(draw, 24, 4, h_kv)
         expect_layer(
-            loaded(MultiHeadLayer, values, 24, 4, h_kv), values, tensor(draw, 2, 5, 24), 4, h_kv
+            loaded(MultiHeadLayer, values, 24, 4, h_kv), values, draw.tensor(2, 5, 24), 4, h_kv
         )
 
 
@@ -835,7 +830,7 @@ def layer_causal(MultiHeadLayer, draw):
         expect_layer(
             loaded(MultiHeadLayer, values, 24, 4, 4),
             values,
-            tensor(draw, 2, n, 24),
+            draw.tensor(2, n, 24),
             4,
             4,
             None,
@@ -849,17 +844,17 @@ def layer_masks(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
-        expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape))
-    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4))
+        expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, random_mask(draw, *shape))
+    expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, padding(7, 4))
 
 
 @check(weight=0.5, needs=[layer_masks, layer_grouped])
 def layer_grouped_masks(MultiHeadLayer, draw):
     """With fewer key heads, a mask still applies to its own sequence and head."""
-    values, x = parameters(draw, 24, 4, 2), tensor(draw, 3, 5, 24)
+    values, x = parameters(draw, 24, 4, 2), draw.tensor(3, 5, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
     for shape in [(5, 5), (3, 5, 5), (3, 1, 5, 5), (1, 4, 5, 5), (3, 4, 5, 5)]:
-        expect_layer(layer, values, x, 4, 2, some(draw, *shape))
+        expect_layer(layer, values, x, 4, 2, random_mask(draw, *shape))
     for shape in [(3, 1, 5), (3, 4, 1, 5)]:
         mask = torch.from_numpy(draw.rng.random(shape) < 0.5)
         mask[..., 0] = True
@@ -875,14 +870,14 @@ def layer_nothing_to_see(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer, x, mask = (
         loaded(MultiHeadLayer, values, 24, 4, 4),
-        tensor(draw, 2, 5, 24),
-        some(draw, 5, 5),
+        draw.tensor(2, 5, 24),
+        random_mask(draw, 5, 5),
     )
     mask[int(draw.rng.integers(5))] = False
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
-    came = backward(layer, x, mask)[1][0]
+    gradient = backward(layer, x, mask)[1][0]
     if (
-        came is not None and not np.isfinite(exact(came).numpy()).all()
+        gradient is not None and not np.isfinite(exact(gradient).numpy()).all()
     ):  # if there is none, `layer_gradients` fails
         raise Failed(
             "The gradient of x is not finite when a token is fully masked.", explained=True
@@ -895,14 +890,14 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7)]:
-        expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape), True)
+        expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, random_mask(draw, *shape), True)
 
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_padding_and_causal(MultiHeadLayer, draw):
     """Applies both when the mask has one row for each sequence, (b, 1, n), with padding at either end."""
     values = parameters(draw, 24, 4, 4)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 7, 24)
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), draw.tensor(2, 7, 24)
     for mask in (padding(7, 4), padding(7, 4).flip(-1)):  # in front, the first tokens see nothing
         expect_layer(layer, values, x, 4, 4, mask, True)
 
@@ -911,8 +906,8 @@ def layer_padding_and_causal(MultiHeadLayer, draw):
 def layer_long(MultiHeadLayer, draw):
     """Beyond 128 tokens, also applies a mask, with or without `is_causal`."""
     values, n = parameters(draw, 24, 4, 4), int(draw.rng.integers(140, 180))
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, n, 24)
-    for mask in (some(draw, n, n), padding(n, n - 50)):
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), draw.tensor(2, n, 24)
+    for mask in (random_mask(draw, n, n), padding(n, n - 50)):
         for is_causal in (False, True):
             expect_layer(layer, values, x, 4, 4, mask, is_causal)
 
@@ -920,7 +915,7 @@ def layer_long(MultiHeadLayer, draw):
 @check(weight=0.5, needs=[layer_masks])
 def layer_large_scores(MultiHeadLayer, draw):
     """Masked tokens have the weight 0, even if the other scores are as low as -1000 or -1e10."""
-    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    values, x = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24)
     mask = torch.eye(7, dtype=torch.bool)[
         draw.rng.permutation(7)
     ]  # a single key for each token: its weight is 1
@@ -935,10 +930,10 @@ def layer_large_scores(MultiHeadLayer, draw):
 @check(weight=0.5, needs=[layer_masks])
 def layer_in_training(MultiHeadLayer, draw):
     """In training mode, the mode of a new layer, the results are the same: there is no dropout."""
-    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    values, x = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4).train()
     try:
-        for mask in (None, some(draw, 7, 7)):
+        for mask in (None, random_mask(draw, 7, 7)):
             expect_layer(layer, values, x, 4, 4, mask)
     except Failed as failure:
         message = "All is right after `eval()`, but not in training mode: look for dropout or the like. {rest}"
@@ -949,8 +944,8 @@ def layer_in_training(MultiHeadLayer, draw):
 def layer_kept(MultiHeadLayer, draw):
     """Does not change `x` and `mask`."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
-    for mask in (some(draw, 7, 7), some(draw, 2, 7, 7)):
-        expect_unchanged(layer, ["x", "mask", "is_causal"], tensor(draw, 2, 7, 24), mask, True)
+    for mask in (random_mask(draw, 7, 7), random_mask(draw, 2, 7, 7)):
+        expect_unchanged(layer, ["x", "mask", "is_causal"], draw.tensor(2, 7, 24), mask, True)
 
 
 def by_name(layer, x, mask):
@@ -964,9 +959,9 @@ def by_name(layer, x, mask):
 @check(weight=0.25, needs=[layer_mask_and_causal])
 def layer_by_name(MultiHeadLayer, draw):
     """Accepts `mask`, `is_causal` and `cache` by name, in any order."""
-    values, x, mask = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24), some(draw, 7, 7)
-    came = loaded(MultiHeadLayer, values, 24, 4, 4).run_remote(by_name, x, mask)
-    for got, seen in zip(came, (mask & earlier(7), mask), strict=True):
+    values, x, mask = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24), random_mask(draw, 7, 7)
+    results = loaded(MultiHeadLayer, values, 24, 4, 4).run_remote(by_name, x, mask)
+    for got, seen in zip(results, (mask & earlier(7), mask), strict=True):
         expect_close(got, out_of(values, x, 4, 4, seen))
 
 
@@ -987,11 +982,11 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
 
     cache, outs = Cache(), []
     with torch.no_grad():
-        for own in x.split(lengths, dim=1):
+        for piece in x.split(lengths, dim=1):
             i = sum(out.shape[1] for out in outs)
-            j = i + own.shape[1]
+            j = i + piece.shape[1]
             seen = mask if mask is None or mask.shape[-2] == 1 else mask[i:j]
-            outs.append(layer(own, None if seen is None else seen[..., :j], is_causal, cache))
+            outs.append(layer(piece, None if seen is None else seen[..., :j], is_causal, cache))
     return torch.cat(outs, dim=1), cache.times, 0 if cache.k is None else cache.k.shape[1]
 
 
@@ -999,7 +994,7 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
 def layer_cache(MultiHeadLayer, draw):
     """Causal reading in pieces with a cache, with one `append` per piece, gives the same results as all at once."""
     values = parameters(draw, 24, 4, 2)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), draw.tensor(2, 7, 24)
     out, times, h_kv = layer.run_remote(in_pieces, x, [3, 1, 2, 1], True)
     expect_close(out, out_of(values, x, 4, 2, earlier(7)))
     if (times, h_kv) != (4, 2):
@@ -1018,8 +1013,8 @@ def layer_cache(MultiHeadLayer, draw):
 def layer_cache_and_mask(MultiHeadLayer, draw):
     """With a cache, a mask has a column for each key so far, and `is_causal` also applies."""
     values = parameters(draw, 24, 4, 2)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
-    for mask in (some(draw, 7, 7), padding(7, 4)):
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), draw.tensor(2, 7, 24)
+    for mask in (random_mask(draw, 7, 7), padding(7, 4)):
         for is_causal in (False, True):
             out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
             expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
@@ -1041,26 +1036,26 @@ def in_turn(layer, x, y):
     caches, outs = (Cache(), Cache()), ([], [])
     with torch.no_grad():
         for parts in zip(x.split(3, 1), y.split(3, 1), strict=True):
-            for part, cache, found in zip(parts, caches, outs, strict=True):
-                found.append(layer(part, None, True, cache))
+            for part, cache, pieces in zip(parts, caches, outs, strict=True):
+                pieces.append(layer(part, None, True, cache))
         return torch.cat(outs[0], 1), torch.cat(outs[1], 1), layer(x), layer(x, None, True)
 
 
 @check(weight=0.5, needs=[layer_cache])
 def layer_keeps_nothing(MultiHeadLayer, draw):
     """Keeps nothing between calls: two texts are read in turn, each with its own cache, and one without."""
-    values, x, y = parameters(draw, 24, 4, 2), tensor(draw, 2, 7, 24), tensor(draw, 2, 8, 24)
-    came = loaded(MultiHeadLayer, values, 24, 4, 2).run_remote(in_turn, x, y)
-    for what, got, own, seen in zip(
+    values, x, y = parameters(draw, 24, 4, 2), draw.tensor(2, 7, 24), draw.tensor(2, 8, 24)
+    results = loaded(MultiHeadLayer, values, 24, 4, 2).run_remote(in_turn, x, y)
+    for what, got, text, seen in zip(
         (
             Message("the result for the first text (read in turn with a second)"),
             Message("the result for the second text (read in turn with the first)"),
             Message("the result without a cache (after calls with one)"),
             Message("the result without a cache, causally (after calls with one)"),
         ),
-        expect_tuple(came, ["out"] * 4), (x, y, x, x), (earlier(7), earlier(8), None, earlier(7)), strict=True,
+        expect_tuple(results, ["out"] * 4), (x, y, x, x), (earlier(7), earlier(8), None, earlier(7)), strict=True,
     ):  # fmt: skip
-        expect_close(got, out_of(values, own, 4, 2, seen), what=what)
+        expect_close(got, out_of(values, text, 4, 2, seen), what=what)
 
 
 @check(weight=1, needs=[layer_mask_and_causal, layer_grouped])
@@ -1069,22 +1064,22 @@ def layer_gradients(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 2)
     layer, x, upstream = (
         loaded(MultiHeadLayer, values, 24, 4, 2),
-        tensor(draw, 2, 5, 24),
-        tensor(draw, 2, 5, 24),
+        draw.tensor(2, 5, 24),
+        draw.tensor(2, 5, 24),
     )
-    for mask in (None, some(draw, 5, 5)):
+    for mask in (None, random_mask(draw, 5, 5)):
         leaf = x.clone().requires_grad_()
-        parts = {name: own.clone().requires_grad_() for name, own in values.items()}
+        parts = {name: value.clone().requires_grad_() for name, value in values.items()}
         (out_of(parts, leaf, 4, 2, mask) * upstream).sum().backward()
-        expected = as_named(layer, {name: own.grad for name, own in parts.items()})
-        _, came, of_parameters = backward(layer, x, mask, upstream=upstream)
+        expected = as_named(layer, {name: part.grad for name, part in parts.items()})
+        _, input_gradients, of_parameters = backward(layer, x, mask, upstream=upstream)
         for name, got in expect_gradients(layer, of_parameters, expected).items():
             # The gradient of a key bias is 0, since it shifts all scores of a query equally: the rest is rounding.
             unit = np.array(max(np.abs(expected[name].numpy()).max(), 1.0))
             expect_close(
                 got, expected[name], what=Message("the gradient of {name}", name=name), unit=unit
             )
-        expect_close(came[0], leaf.grad, what=Message("the gradient of x"))
+        expect_close(input_gradients[0], leaf.grad, what=Message("the gradient of x"))
 
 
 @check(weight=1, needs=[layer_values])
@@ -1096,11 +1091,11 @@ def layer_dtypes(MultiHeadLayer, draw):
         for mask, is_causal in [
             (None, False),
             (None, True),
-            (some(draw, 5, 5), False),
-            (some(draw, 5, 5), True),
+            (random_mask(draw, 5, 5), False),
+            (random_mask(draw, 5, 5), True),
         ]:
             expect_tensor(
-                layer(tensor(draw, 2, 5, 24, kind=kind), mask, is_causal), (2, 5, 24), kind
+                layer(draw.tensor(2, 5, 24, dtype=kind), mask, is_causal), (2, 5, 24), kind
             )
 
 
@@ -1108,28 +1103,30 @@ def on_meta(layer, x, mask):
     """Run a copy of the layer on a device that has only shapes; return the device of the results, or the error."""
     import copy
 
-    own, x, mask = copy.deepcopy(layer).to("meta"), x.to("meta"), mask.to("meta")
-    found = []
+    moved, x, mask = copy.deepcopy(layer).to("meta"), x.to("meta"), mask.to("meta")
+    devices = []
     for arguments in [(x,), (x, None, True), (x, mask), (x, mask, True)]:
         try:
-            found.append(str(own(*arguments).device))
+            devices.append(str(moved(*arguments).device))
         except Exception as error:
-            found.append(f"{type(error).__name__}: {error}".split("\n")[0][:200])
-    return found
+            devices.append(f"{type(error).__name__}: {error}".split("\n")[0][:200])
+    return devices
 
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_device(MultiHeadLayer, draw):
     """Makes all tensors on the device of its input, whichever it is: the one here is named "meta"."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
-    found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
+    devices = layer.run_remote(
+        on_meta, draw.tensor(2, 5, 24, dtype=torch.float32), random_mask(draw, 5, 5)
+    )
     ways = (Message("neither mask nor is_causal"), "is_causal", Message("a mask"), Message("both"))
-    for way, own in zip(ways, found, strict=False):
-        if own != "meta":
+    for way, device in zip(ways, devices, strict=False):
+        if device != "meta":
             message = (
                 'Input and layer were moved to the device "meta". With {way}, the result was: {own}'
             )
-            raise Failed(Message(message, way=way, own=own), explained=True)
+            raise Failed(Message(message, way=way, own=device), explained=True)
 
 
 def largest(layer, x, lengths):
@@ -1155,15 +1152,15 @@ def largest(layer, x, lengths):
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             nonlocal most
             result = function(*arguments, **(keywords or {}))
-            for own in result if isinstance(result, (tuple, list)) else (result,):
-                if isinstance(own, torch.Tensor):
-                    most = max(most, own.untyped_storage().nbytes() // own.element_size())
+            for part in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(part, torch.Tensor):
+                    most = max(most, part.untyped_storage().nbytes() // part.element_size())
             return result
 
     cache = Cache()
     with torch.no_grad(), Looking():
-        for own in x.split(lengths, dim=1):
-            layer(own, None, True, cache)
+        for piece in x.split(lengths, dim=1):
+            layer(piece, None, True, cache)
     return most
 
 
@@ -1176,13 +1173,13 @@ def layer_held(MultiHeadLayer, draw):
     """Without a mask, holds nothing n x n: causal, with grouped heads, or with a cache and one more token."""
     n = 1000
     layer = MultiHeadLayer.module(16, 2, 1, True)
-    x = tensor(draw, 1, n, 16, kind=torch.float32)
+    x = draw.tensor(1, n, 16, dtype=torch.float32)
     layer.run_remote(frozen)  # what is kept for the backward pass is not counted here
-    own = types.SimpleNamespace(
-        function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
+    tested = types.SimpleNamespace(
+        function=layer.module, call=layer.subject.call, result=layer.subject.result, name=layer.name
     )
     for is_causal in (False, True):
-        expect_held(own, int(0.9 * n * n), x, None, is_causal)
+        expect_held(tested, int(0.9 * n * n), x, None, is_causal)
     most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
         raise Failed(
@@ -1215,30 +1212,32 @@ def layer_compiles(MultiHeadLayer, draw):
     """`torch.compile` makes one graph of the layer, without a break, forward and backward."""
     values = parameters(draw, 24, 4, 2)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
-    for mask in (None, some(draw, 5, 5)):
-        x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
-        came = layer.run_remote(compiled, x, mask, upstream)
-        if isinstance(came, str):
+    for mask in (None, random_mask(draw, 5, 5)):
+        x, upstream = draw.tensor(2, 5, 24), draw.tensor(2, 5, 24)
+        results = layer.run_remote(compiled, x, mask, upstream)
+        if isinstance(results, str):
             raise Failed(
                 Message(
-                    "`torch.compile(layer, fullgraph=True)` failed with {came}", came=str(came)
+                    "`torch.compile(layer, fullgraph=True)` failed with {came}", came=str(results)
                 ),
                 explained=True,
             )
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
         expected.backward(upstream)
-        expect_close(came[0], expected.detach(), what=Message("the result of the compiled layer"))
-        expect_close(came[1], leaf.grad, what=Message("the gradient of x in the compiled layer"))
+        expect_close(
+            results[0], expected.detach(), what=Message("the result of the compiled layer")
+        )
+        expect_close(results[1], leaf.grad, what=Message("the gradient of x in the compiled layer"))
 
 
 def on_cuda(layer, x, mask, upstream, kind):
     """Run a copy of the layer on a GPU; return result, gradient, their device and dtype."""
     import copy
 
-    own = copy.deepcopy(layer).to("cuda", kind)
+    moved = copy.deepcopy(layer).to("cuda", kind)
     x = x.to("cuda", kind).requires_grad_()
-    out = own(x, None if mask is None else mask.to("cuda"), True)
+    out = moved(x, None if mask is None else mask.to("cuda"), True)
     out.backward(upstream.to("cuda", kind))
     return out.detach().double().cpu(), x.grad.double().cpu(), out.device.type, str(out.dtype)
 
@@ -1248,10 +1247,10 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
     """On a GPU, the result and the gradient are on the GPU, and are right in float32, float16 and bfloat16."""
     values = parameters(draw, 64, 4, 2)
     layer = loaded(MultiHeadLayer, values, 64, 4, 2)
-    x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
+    x, upstream = draw.tensor(2, 40, 64), draw.tensor(2, 40, 64)
     for kind, rtol in TOLERANCES.items():
-        for mask in (None, some(draw, 40, 40)):
-            *came, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
+        for mask in (None, random_mask(draw, 40, 40)):
+            *results, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
             if (device, name) != ("cuda", str(kind)):
                 raise Failed(
                     Message(
@@ -1268,10 +1267,10 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
             )
             expected.backward(upstream)
             # Input and parameters are also rounded, before each of four products: four times a kernel's tolerance.
-            for what, got, own in zip(
+            for what, got, right in zip(
                 ("out", Message("the gradient of x")),
-                came,
+                results,
                 (expected.detach(), leaf.grad),
                 strict=True,
             ):
-                expect_close(got, own, what=what, rtol=4 * rtol, unit=units(own))
+                expect_close(got, right, what=what, rtol=4 * rtol, unit=units(right))

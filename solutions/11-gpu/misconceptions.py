@@ -82,29 +82,31 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
     b, h, n, d = q.shape
     kind = q.dtype
     if fault == "order":  # as if all lay in memory in the order of their axes
-        q, k, v = (own.as_strided(own.shape, (h * n * d, n * d, d, 1)) for own in (q, k, v))
+        q, k, v = (
+            tensor.as_strided(tensor.shape, (h * n * d, n * d, d, 1)) for tensor in (q, k, v)
+        )
     if fault == "one_head":
-        k, v = (own[:1, :1].expand_as(own) for own in (k, v))
+        k, v = (tensor[:1, :1].expand_as(tensor) for tensor in (k, v))
     if fault == "32_columns":
         v = torch.cat([v[..., :32], 0 * v[..., 32:]], -1)
     if fault != "half":
-        q, k, v = (own.to(torch.promote_types(kind, torch.float32)) for own in (q, k, v))
+        q, k, v = (tensor.to(torch.promote_types(kind, torch.float32)) for tensor in (q, k, v))
     scale = {"no_scale": 1, "scale_d": 1 / d}.get(fault, 1 / math.sqrt(d))
     out, lse = torch.empty_like(q), q.new_empty(b, h, n)
     for first in range(0, n, block):
         rows = torch.arange(first, min(first + block, n), device=q.device)
-        own = q[:, :, rows]
+        queries = q[:, :, rows]
         top, total, acc = (
-            own.new_full((b, h, len(rows)), -math.inf),
-            own.new_zeros(b, h, len(rows)),
-            own * 0,
+            queries.new_full((b, h, len(rows)), -math.inf),
+            queries.new_zeros(b, h, len(rows)),
+            queries * 0,
         )
         if fault == "top_from_0":
             top = torch.zeros_like(top)
         stop = n // block * block if fault == "rest_left_out" and n >= block else n
         for start in range(0, stop, block):
             keys = torch.arange(start, min(start + block, n), device=q.device)
-            scores = own @ k[:, :, keys].mT * scale
+            scores = queries @ k[:, :, keys].mT * scale
             scores = scores.masked_fill(~seen_by(rows, keys, causal, fault), -math.inf)
             values = v[:, :, keys]
             if fault == "unmasked" and len(keys) < block:
@@ -319,15 +321,15 @@ def attending(
     acc = tl.zeros((ROWS, WIDTH), tl.float32)
     for start in range(0, n, COLUMNS):
         if (not CAUSAL) or start < first + ROWS:
-            own = start + tl.arange(0, COLUMNS)
+            offsets = start + tl.arange(0, COLUMNS)
             keys = tl.load(
-                k + own[None, :] * strides_k[2] + columns[:, None] * strides_k[3],
-                mask=own[None, :] < loaded,
+                k + offsets[None, :] * strides_k[2] + columns[:, None] * strides_k[3],
+                mask=offsets[None, :] < loaded,
                 other=0.0,
             )
             values = tl.load(
-                v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3],
-                mask=own[:, None] < n,
+                v + offsets[:, None] * strides_v[2] + columns[None, :] * strides_v[3],
+                mask=offsets[:, None] < n,
                 other=0.0,
             )
             if WAY == "float32":
@@ -337,9 +339,9 @@ def attending(
                 )
             else:
                 scores = tl.dot(queries, keys, input_precision=PRECISION) * scale
-            seen = own[None, :] < n
+            seen = offsets[None, :] < n
             if CAUSAL:
-                seen = seen & (own[None, :] <= rows[:, None])
+                seen = seen & (offsets[None, :] <= rows[:, None])
             scores = tl.where(seen, scores, float("-inf"))
             highest = tl.maximum(top, tl.max(scores, 1))
             if WAY == "base 2":
@@ -372,13 +374,13 @@ def attending(
     tl.store(lse + head * n + rows, top, mask=rows < n)
 
 
-def longer(own, more=0):
+def longer(tensor, more=0):
     """Return a copy with zeros behind it in memory: whoever reads or writes past its end does no harm there."""
     more = torch.zeros(
-        own.numel() + (more or 32 * own.shape[-1]), dtype=own.dtype, device=own.device
+        tensor.numel() + (more or 32 * tensor.shape[-1]), dtype=tensor.dtype, device=tensor.device
     )
-    more[: own.numel()] = own.reshape(-1)
-    return more[: own.numel()].view(own.shape)
+    more[: tensor.numel()] = tensor.reshape(-1)
+    return more[: tensor.numel()].view(tensor.shape)
 
 
 def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
@@ -392,7 +394,7 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
         out, stored = longer(out), n + rows
     if way == "as if lse were out":
         lse = longer(lse, out.numel())
-    strides = [own.stride() for own in (q, k, v)]
+    strides = [tensor.stride() for tensor in (q, k, v)]
     named = {
         "CAUSAL": bool(causal),
         "WIDTH": d,
@@ -460,11 +462,11 @@ RESULTS = {}
     on="triton",
 )
 def flash_attention_forward_same_results(q, k, v, causal=False):
-    found = attend_by(q, k, v, causal)
-    kept = RESULTS.setdefault((q.shape, q.dtype), found)
-    for own, new in zip(kept, found, strict=True):
-        own.copy_(new)
-    return kept
+    results = attend_by(q, k, v, causal)
+    buffers = RESULTS.setdefault((q.shape, q.dtype), results)
+    for buffer, new in zip(buffers, results, strict=True):
+        buffer.copy_(new)
+    return buffers
 
 
 @misconception(
@@ -576,15 +578,17 @@ def flash_of(fault):
         def backward(ctx, d_out):
             q, k, v, out, lse, P = ctx.saved_tensors
             D = (out * d_out).sum(-1, keepdim=True)
-            found = gradients(q, k, v, D, lse, P, d_out, fault)
+            results = gradients(q, k, v, D, lse, P, d_out, fault)
             if fault in AGAIN:
                 again = gradients(
                     q, k, v, D, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault
                 )
-                found = (
-                    (found[0], *again[1:]) if fault in ("keys_unmasked", "rest_left_out") else again
+                results = (
+                    (results[0], *again[1:])
+                    if fault in ("keys_unmasked", "rest_left_out")
+                    else again
                 )
-            return *found, None
+            return *results, None
 
     def flash_attention(q, k, v, causal=False):
         return Attend.apply(q, k, v, fault == "always" or (causal and fault != "not_passed"))
@@ -704,9 +708,11 @@ IN_TILES += ("skipped", "no_lse")
 
 def tiled_of(fault):
     def tiled_backward(q, k, v, d_out, lse, D, causal=False):
-        q, k, v, d_out, lse, D = (own[None, None] for own in (q, k, v, d_out, lse, D))
+        q, k, v, d_out, lse, D = (tensor[None, None] for tensor in (q, k, v, d_out, lse, D))
         P = weights_again(q, k, v, causal, fault)
-        return tuple(own[0, 0] for own in gradients(q, k, v, D[..., None], lse, P, d_out, fault))
+        return tuple(
+            gradient[0, 0] for gradient in gradients(q, k, v, D[..., None], lse, P, d_out, fault)
+        )
 
     return tiled_backward
 
@@ -757,9 +763,9 @@ def flash_attention_upstream_in_place(q, k, v, causal=False):
     class Attend(Back):
         @staticmethod
         def backward(ctx, d_out):
-            found = Back.backward(ctx, d_out)
+            results = Back.backward(ctx, d_out)
             d_out *= 1 / math.sqrt(d_out.shape[-1])
-            return found
+            return results
 
     return Attend.apply(q, k, v, causal, 32, 32, "")
 
@@ -787,7 +793,7 @@ def flash_attention_half_way(q, k, v, causal=False):
 
         @staticmethod
         def backward(ctx, d_out):
-            leaves = [own.detach().requires_grad_() for own in ctx.saved_tensors]
+            leaves = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
             with torch.enable_grad():
                 out = whole(*leaves, causal)[0]
             return torch.autograd.grad(out, leaves, d_out)
@@ -802,10 +808,10 @@ def going_back(
 ):  # fmt: skip
     """Own a block of keys and walk over queries: dK and dV are summed here, what falls to dQ is added in memory."""
     first, head = tl.program_id(0) * KEYS, tl.program_id(1)
-    own, columns = first + tl.arange(0, KEYS), tl.arange(0, WIDTH)
-    places = (head * n + own[:, None]) * WIDTH + columns[None, :]
-    keys = tl.load(k + places, mask=own[:, None] < n, other=0.0)
-    values = tl.load(v + places, mask=own[:, None] < n, other=0.0)
+    offsets, columns = first + tl.arange(0, KEYS), tl.arange(0, WIDTH)
+    places = (head * n + offsets[:, None]) * WIDTH + columns[None, :]
+    keys = tl.load(k + places, mask=offsets[:, None] < n, other=0.0)
+    values = tl.load(v + places, mask=offsets[:, None] < n, other=0.0)
     if WAY == "float32":
         keys, values = keys.to(tl.float32), values.to(tl.float32)
     dk_acc = tl.zeros((KEYS, WIDTH), tl.float32)
@@ -820,9 +826,9 @@ def going_back(
         own_lse = tl.load(lse + head * n + rows, mask=rows < n, other=float("inf"))
         own_D = tl.load(D + head * n + rows, mask=rows < n, other=0.0)
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
-        seen = own[None, :] < n
+        seen = offsets[None, :] < n
         if CAUSAL:
-            seen = seen & (own[None, :] <= rows[:, None])
+            seen = seen & (offsets[None, :] <= rows[:, None])
         P = tl.exp(tl.where(seen, scores - own_lse[:, None], float("-inf")))
         dS = (
             P
@@ -844,8 +850,8 @@ def going_back(
             tl.atomic_add(dq + theirs, part, mask=rows[:, None] < n)
     if WAY == "head counted twice":
         dk += head * n * WIDTH
-    tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=own[:, None] < stored)
-    tl.store(dv + places, dv_acc.to(v.dtype.element_ty), mask=own[:, None] < n)
+    tl.store(dk + places, dk_acc.to(k.dtype.element_ty), mask=offsets[:, None] < stored)
+    tl.store(dv + places, dv_acc.to(v.dtype.element_ty), mask=offsets[:, None] < n)
 
 
 class Back(torch.autograd.Function):
@@ -858,7 +864,7 @@ class Back(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out):
-        q, k, v, out, lse = (own.contiguous() for own in ctx.saved_tensors)
+        q, k, v, out, lse = (tensor.contiguous() for tensor in ctx.saved_tensors)
         causal, rows, size, way = ctx.how
         b, h, n, d = q.shape
         D = torch.einsum("bhid,bhid->bhi", out.float(), d_out.float()).contiguous()

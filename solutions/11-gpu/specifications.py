@@ -30,42 +30,42 @@ def out_of(values, x, h, h_kv, seen=None):
         return x @ values[f"{name}.weight"].T + values.get(f"{name}.bias", 0)
 
     q, k, v = (project(name) for name in ("W_q", "W_k", "W_v"))
-    found = []
+    results = []
     for i in range(h):
         j = i * h_kv // h
         q_i, (k_j, v_j) = (
             q[..., i * d_head :][..., :d_head],
-            (own[..., j * d_head :][..., :d_head] for own in (k, v)),
+            (heads[..., j * d_head :][..., :d_head] for heads in (k, v)),
         )
-        own = seen if seen is None or seen.dim() == 2 else seen[:, None]
+        visible = seen if seen is None or seen.dim() == 2 else seen[:, None]
         if seen is not None and seen.dim() == 4:
-            own = seen[:, [i if seen.shape[1] > 1 else 0]]
-        found.append(attended(q_i[:, None], k_j[:, None], v_j[:, None], own)[0][:, 0])
-    return project("W_o", torch.cat(found, -1))
+            visible = seen[:, [i if seen.shape[1] > 1 else 0]]
+        results.append(attended(q_i[:, None], k_j[:, None], v_j[:, None], visible)[0][:, 0])
+    return project("W_o", torch.cat(results, -1))
 
 
 def of_torch(values, bias):
     """Return torch's own layer with these parameters."""
     layer = torch.nn.MultiheadAttention(24, 4, bias=bias, batch_first=True, dtype=torch.float64)
     kinds = ("weight", "bias") if bias else ("weight",)
-    own = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
+    state = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
     for kind in kinds:
-        own[f"in_proj_{kind}"] = torch.cat(
+        state[f"in_proj_{kind}"] = torch.cat(
             [values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")]
         )
-    layer.load_state_dict(own)
+    layer.load_state_dict(state)
     return layer
 
 
 def attention_of(q, k, v, causal=False):
     """Return attention, in the dtype of q."""
-    own = [part.double() for part in (q, k, v)]
-    return attended(*own, earlier(q.shape[2]) if causal else None)[0].to(q.dtype)
+    inputs = [part.double() for part in (q, k, v)]
+    return attended(*inputs, earlier(q.shape[2]) if causal else None)[0].to(q.dtype)
 
 
 @torch.no_grad()
 def forward_of(q, k, v, causal=False):
     """Return attention in the dtype of q, and the log-sum-exp in float32, through which no gradient flows."""
-    own = [part.double() for part in (q, k, v)]
-    out, lse = attended(*own, earlier(q.shape[2]) if causal else None)
+    inputs = [part.double() for part in (q, k, v)]
+    out, lse = attended(*inputs, earlier(q.shape[2]) if causal else None)
     return out.to(q.dtype), lse.float()

@@ -13,10 +13,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -38,6 +35,7 @@ from checking import (
     expect_close,
     expect_tensor,
     expect_unchanged,
+    noncontiguous,
 )
 from specifications import SPECIFICATIONS, may_attend
 
@@ -89,32 +87,23 @@ def sizes(draw, count):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5])[:count]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, with the last two axes swapped in memory."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
 def pictures(draw, b, c, rows, columns, size):
     """Return the arguments of `patches`: b pictures of c channels, cut into rows and columns of patches."""
-    return tensor(draw, b, c, rows * size, columns * size), size
+    return draw.tensor(b, c, rows * size, columns * size), size
 
 
 def pieces(draw, b, c, rows, columns, size):
     """Return the arguments of `unpatch`."""
-    return tensor(draw, b, rows * columns, c * size * size), size, c, rows * size
+    return draw.tensor(b, rows * columns, c * size * size), size, c, rows * size
 
 
 def grid(draw, b, d, rows, columns, size=None):
     """Return the arguments of `with_places`."""
     return (
-        tensor(draw, b, rows * columns, d),
-        tensor(draw, d),
-        tensor(draw, rows, d),
-        tensor(draw, columns, d),
+        draw.tensor(b, rows * columns, d),
+        draw.tensor(d),
+        draw.tensor(rows, d),
+        draw.tensor(columns, d),
     )
 
 
@@ -126,17 +115,17 @@ def places(draw, n):
 def turns(draw, b, d, rows, columns, size=None):
     """Return the arguments of `grid_rotary`, of rows times columns tokens; d is made a multiple of 4."""
     n = rows * columns
-    return tensor(draw, b, n, 4 * d), places(draw, n), places(draw, n)
+    return draw.tensor(b, n, 4 * d), places(draw, n), places(draw, n)
 
 
 DRAWN = {"patches": pictures, "unpatch": pieces, "with_places": grid, "grid_rotary": turns}
 
 
-def drawn(function, draw, *own):
+def drawn(function, draw, *given_sizes):
     """Return arguments of a function: b, c or d, rows, columns and size are `own`, or small and all different."""
-    b, c, rows, columns = own[:4] or sizes(draw, 4)
+    b, c, rows, columns = given_sizes[:4] or sizes(draw, 4)
     return DRAWN[function.name](
-        draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4))
+        draw, b, c, rows, columns, given_sizes[4] if given_sizes else int(draw.rng.integers(2, 4))
     )
 
 
@@ -211,7 +200,10 @@ def with_places_values(with_places, draw):
     cases = several(with_places, draw)
     expect_all(
         with_places,
-        [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])],
+        [
+            *cases,
+            tuple(noncontiguous(tensor) if tensor.ndim > 1 else tensor for tensor in cases[0]),
+        ],
     )
 
 
@@ -222,14 +214,14 @@ def with_places_values(with_places, draw):
 def grid_rotary_shape(grid_rotary, draw):
     """Returns a tensor of shape (n, d) for `X` (n, d), n rows and n columns."""
     n, d = sizes(draw, 2)
-    expect_tensor(grid_rotary(tensor(draw, n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
+    expect_tensor(grid_rotary(draw.tensor(n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
 
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_start(grid_rotary, draw):
     """In row 0 and column 0, the vectors do not change, whatever the rows and columns were in an earlier call."""
     n, d = sizes(draw, 2)
-    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    X, zeros = draw.tensor(n, 4 * d), torch.zeros(n, dtype=torch.int64)
     cases = [(X, places(draw, n), places(draw, n)), (X, zeros, zeros)]
     grid_rotary.ahead(cases)
     elsewhere, here = (expect_array(grid_rotary(*case), (n, 4 * d)) for case in cases)
@@ -243,7 +235,7 @@ def grid_rotary_start(grid_rotary, draw):
 def grid_rotary_halves(grid_rotary, draw):
     """In row 0, the first half of each vector does not change, and in column 0, the second half does not."""
     n, d = sizes(draw, 2)
-    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    X, zeros = draw.tensor(n, 4 * d), torch.zeros(n, dtype=torch.int64)
     turned = expect_array(grid_rotary(X, zeros, places(draw, n)), (n, 4 * d))
     expect_close(turned[:, : 2 * d], X[:, : 2 * d], what=Message("the first half in row 0"))
     turned = expect_array(grid_rotary(X, places(draw, n), zeros), (n, 4 * d))
@@ -254,7 +246,7 @@ def grid_rotary_halves(grid_rotary, draw):
 def grid_rotary_lengths(grid_rotary, draw):
     """Rotation keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
     n, d = sizes(draw, 2)
-    X = tensor(draw, n, 4 * d)
+    X = draw.tensor(n, 4 * d)
     turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(
         float
     )
@@ -266,8 +258,8 @@ def grid_rotary_lengths(grid_rotary, draw):
 def grid_rotary_distance(grid_rotary, draw):
     """Only distances count: moving all rows by one number and all columns by another changes no dot product."""
     n, d = sizes(draw, 2)
-    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
-    down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
+    X, rows, columns = draw.tensor(n, 4 * d), places(draw, n), places(draw, n)
+    down, across = (int(step) for step in draw.rng.permutation(np.arange(5, 30))[:2])
     moved = rows + down, columns + across
     grid_rotary.ahead([(X, rows, columns), (X, *moved)])
     here, there = (
@@ -284,9 +276,9 @@ def grid_rotary_distance(grid_rotary, draw):
 def grid_rotary_values(grid_rotary, draw):
     """Rotates each half as `rotary` does for d / 2 numbers: the first by rows, the second by columns."""
     n, d = sizes(draw, 2)
-    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
+    X, rows, columns = draw.tensor(n, 4 * d), places(draw, n), places(draw, n)
     expect_all(
-        grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)]
+        grid_rotary, [(X, rows, columns), (noncontiguous(draw.tensor(n, 12)), columns, rows)]
     )
 
 
@@ -295,7 +287,7 @@ def grid_rotary_any_place(grid_rotary, draw):
     """Rows and columns may be any numbers, in any order: equal, negative, or fractional."""
     rows, columns, d = sizes(draw, 3)
     n = rows * columns
-    X, at = tensor(draw, n, 4 * d), torch.arange(n)
+    X, at = draw.tensor(n, 4 * d), torch.arange(n)
     cases = [(X, at // columns, at % columns), (X, -places(draw, n), torch.full((n,), 3))]
     cases.append(
         (X, places(draw, n) + torch.tensor(draw.rng.uniform(0.2, 0.8, n)), -places(draw, n) / 2)
@@ -309,7 +301,7 @@ def grid_rotary_leading_axes(grid_rotary, draw):
     n, d = sizes(draw, 2)
     at = places(draw, n), places(draw, n)
     leads = [(), (3,), (n, n), (2, 1, 3)]
-    expect_all(grid_rotary, [(tensor(draw, *lead, n, 4 * d), *at) for lead in leads])
+    expect_all(grid_rotary, [(draw.tensor(*lead, n, 4 * d), *at) for lead in leads])
 
 
 # What is checked for all four
@@ -348,7 +340,7 @@ def sizes_alike(function, draw):
     alike = [(size,) * 5, (1, size, size, size, 1), (2, 3, 4, 4, 2), (2, 1, 2, 2, 2)]
     expect_all(
         function,
-        [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]],
+        [drawn(function, draw, *lengths) for lengths in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]],
     )
 
 
@@ -356,9 +348,9 @@ def sizes_alike(function, draw):
 def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept: one picture, channel, row of patches, column, or pixel in a patch."""
     cases = []
-    for one in range(5):
-        own = [1 if place == one else size for place, size in enumerate(sizes(draw, 4))]
-        cases.append(drawn(function, draw, *own, 1 if one == 4 else 3))
+    for axis in range(5):
+        lengths = [1 if i == axis else size for i, size in enumerate(sizes(draw, 4))]
+        cases.append(drawn(function, draw, *lengths, 1 if axis == 4 else 3))
     # A picture that is one patch, and one that is one pixel.
     expect_all(
         function,
@@ -368,9 +360,12 @@ def sizes_of_one(function, draw):
 
 def reached(function, arguments, upstream):
     """Return the gradients of a specification with respect to its floating arguments."""
-    leaves = [own.clone().requires_grad_() if floating(own) else own for own in arguments]
+    leaves = [
+        argument.clone().requires_grad_() if floating(argument) else argument
+        for argument in arguments
+    ]
     (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
-    return [own.grad for own in leaves if floating(own)]
+    return [leaf.grad for leaf in leaves if floating(leaf)]
 
 
 def floating(value):
@@ -381,11 +376,15 @@ def floating(value):
 def gradients(function, draw):
     """Gradients flow from the result to every input tensor."""
     arguments = drawn(function, draw)
-    upstream = tensor(draw, *SPECIFICATIONS[function.name](*arguments).shape)
+    upstream = draw.tensor(*SPECIFICATIONS[function.name](*arguments).shape)
     expected = reached(function, arguments, upstream)
-    _, came, _ = backward(function, *arguments, upstream=upstream)
-    came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
-    for name, got, right in zip(NAMES[function.name], came, expected, strict=False):
+    _, gradients, _ = backward(function, *arguments, upstream=upstream)
+    gradients = [
+        gradient
+        for gradient, argument in zip(gradients, arguments, strict=False)
+        if floating(argument)
+    ]
+    for name, got, right in zip(NAMES[function.name], gradients, expected, strict=False):
         expect(
             got is not None,
             Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
@@ -398,7 +397,10 @@ def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
     arguments = drawn(function, draw)
     shape = SPECIFICATIONS[function.name](*arguments).shape
-    cases = [[own.to(kind) if floating(own) else own for own in arguments] for kind in DTYPES]
+    cases = [
+        [argument.to(kind) if floating(argument) else argument for argument in arguments]
+        for kind in DTYPES
+    ]
     function.ahead(cases)
     for case in cases:
         expect_tensor(function(*case), shape, case[0].dtype)
@@ -408,7 +410,7 @@ def dtype(function, draw):
 def grid_rotary_half(grid_rotary, draw):
     """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
-    X = tensor(draw, n, 28, dtype=torch.float16)
+    X = draw.tensor(n, 28, dtype=torch.float16)
     case = X, 600.3 + places(draw, n), 700.3 + places(draw, n)
     # Each of two products and their sum is rounded to 11 bits: see exercise 4.
     expect_close(grid_rotary(*case), SPECIFICATIONS["grid_rotary"](*case), rtol=5e-3)
@@ -429,7 +431,7 @@ def patches_refuses(patches, draw):
         because = Message(
             "pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size
         )
-        refused.append(((tensor(draw, b, c, H, W), size), because))
+        refused.append(((draw.tensor(b, c, H, W), size), because))
     expect_all_raise(REFUSED, patches, refused)
 
 
@@ -447,7 +449,7 @@ def unpatch_refuses(unpatch, draw):
             "n is {n}, size {size}, channels {channels}, height {height}, and a token has {numbers} numbers",
             n=n, size=size, channels=channels, height=height, numbers=numbers,
         )  # fmt: skip
-        refused.append(((tensor(draw, 2, n, numbers), size, channels, height), because))
+        refused.append(((draw.tensor(2, n, numbers), size, channels, height), because))
     expect_all_raise(REFUSED, unpatch, refused)
 
 
@@ -461,12 +463,12 @@ def with_places_refuses(with_places, draw):
         because = Message(
             "{rows} rows, {columns} columns, {n} tokens", rows=rows, columns=columns, n=str(n)
         )
-        refused.append(((tensor(draw, b, n, d), cls, by_row, by_column), because))
+        refused.append(((draw.tensor(b, n, d), cls, by_row, by_column), because))
     because = Message("tokens of {d} numbers, another one of {other}", d=d, other=1)
-    for place in (1, 2, 3):
-        own = [tokens, cls, by_row, by_column]
-        own[place] = own[place][..., :1]
-        refused.append((tuple(own), because))
+    for i in (1, 2, 3):
+        changed = [tokens, cls, by_row, by_column]
+        changed[i] = changed[i][..., :1]
+        refused.append((tuple(changed), because))
     expect_all_raise(REFUSED, with_places, refused)
 
 
@@ -477,8 +479,8 @@ def grid_rotary_refuses(grid_rotary, draw):
     refused = []
     for width in (4 * d + 2, 4 * d + 1, 2, 1):
         because = Message("d is {d}, which is not a multiple of 4", d=str(width))
-        refused.append(((tensor(draw, n, width), places(draw, n), places(draw, n)), because))
-    X = tensor(draw, n, 4 * d)
+        refused.append(((draw.tensor(n, width), places(draw, n), places(draw, n)), because))
+    X = draw.tensor(n, 4 * d)
     for rows, columns in [(1, n), (n, 1), (1, 1), (n + 1, n), (n, n + 1)]:
         because = Message(
             "n is {n}, there are {rows} rows and {columns} columns", n=n, rows=rows, columns=columns
@@ -593,16 +595,16 @@ def multimodal_mask_long(multimodal_mask, draw):
     )
 
 
-def mask_and_kinds(own, kinds):
+def mask_and_kinds(function, kinds):
     """Return the mask of a list of kinds, and the list afterwards."""
-    return own(kinds), kinds
+    return function(kinds), kinds
 
 
 @check(weight=0.5, needs=[multimodal_mask_shape])
 def multimodal_mask_kept(multimodal_mask, draw):
     """Does not change `kinds`."""
     several = [
-        sequence(*own) for own in ((3, 2, 4), (2, 3), (0, 2, 3))
+        sequence(*runs) for runs in ((3, 2, 4), (2, 3), (0, 2, 3))
     ]  # the last run ends in text, and in a picture
     multimodal_mask.ahead([(kinds,) for kinds in several], mask_and_kinds)
     for kinds in several:

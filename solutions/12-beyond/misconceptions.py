@@ -618,10 +618,10 @@ def placing(label, hint):
     """Declare a mistake in a step of `Places`, as a function."""
 
     def declare(mistake):
-        made = type(mistake.__name__, (mistake, Places), {})()
+        mistaken = type(mistake.__name__, (mistake, Places), {})()
 
         def answer(tokens, cls, by_row, by_column):
-            return made(tokens, cls, by_row, by_column)
+            return mistaken(tokens, cls, by_row, by_column)
 
         answer.__name__ = mistake.__name__
         return misconception("with_places", label, hint)(answer)
@@ -848,12 +848,14 @@ def with_places_numbered(tokens, cls, by_row, by_column):
 # grid_rotary
 
 
-def rotary(X, positions, base=10000.0, of=None, swapped=False, coarse=False):
-    """Turn the pairs of X; `of` is the width that the frequencies are reckoned from, by default that of X."""
+def rotary(X, positions, base=10000.0, width=None, swapped=False, coarse=False):
+    """Turn the pairs of X; `width` is the one that the frequencies are reckoned from, by default that of X."""
     d = X.shape[-1]
     if d % 2 or len(positions) != X.shape[-2]:
         raise ValueError("sizes that do not fit")
-    angles = positions[:, None] * base ** (-torch.arange(0, d, 2, dtype=torch.float64) / (of or d))
+    angles = positions[:, None] * base ** (
+        -torch.arange(0, d, 2, dtype=torch.float64) / (width or d)
+    )
     if coarse:
         angles = positions[:, None].to(X.dtype) * (base ** (-torch.arange(0, d, 2) / d)).to(X.dtype)
     cos, sin = angles.cos().to(X.dtype), angles.sin().to(X.dtype)
@@ -955,7 +957,7 @@ def grid_rotary_cut_afterwards(first, second, rows, columns):
 )
 def grid_rotary_exponents_of_d(first, second, rows, columns):
     d = 2 * first.shape[-1]
-    return rotary(first, rows, of=d), rotary(second, columns, of=d)
+    return rotary(first, rows, width=d), rotary(second, columns, width=d)
 
 
 @in_halves(
@@ -999,7 +1001,7 @@ def grid_rotary_numbers(first, second, rows, columns):
 )
 def grid_rotary_centred(first, second, rows, columns):
     return tuple(
-        rotary(own, at - at.double().mean()) for own, at in ((first, rows), (second, columns))
+        rotary(half, at - at.double().mean()) for half, at in ((first, rows), (second, columns))
     )
 
 
@@ -1011,8 +1013,8 @@ def grid_rotary_centred(first, second, rows, columns):
 )
 def grid_rotary_places_in_place(X, rows, columns):
     result = grid_rotary_in_halves(X, rows, columns)
-    for own in (rows, columns):
-        own -= own.min()
+    for positions in (rows, columns):
+        positions -= positions.min()
     return result
 
 
@@ -1053,10 +1055,10 @@ def grid_rotary_in_turn(X, rows, columns):
     halves(X)
     pairs = X.unflatten(-1, (-1, 2))
     down, across = (
-        rotary(own.flatten(-2), at)
-        for own, at in ((pairs[..., 0::2, :], rows), (pairs[..., 1::2, :], columns))
+        rotary(half.flatten(-2), at)
+        for half, at in ((pairs[..., 0::2, :], rows), (pairs[..., 1::2, :], columns))
     )
-    return torch.stack([own.unflatten(-1, (-1, 2)) for own in (down, across)], -2).flatten(-3)
+    return torch.stack([half.unflatten(-1, (-1, 2)) for half in (down, across)], -2).flatten(-3)
 
 
 @misconception(
@@ -1124,7 +1126,9 @@ def grid_rotary_complex_view(X, rows, columns):
 )
 def grid_rotary_stretched(X, rows, columns):
     n = X.shape[-2]
-    rows, columns = (own.expand(n) if len(own) == 1 else own for own in (rows, columns))
+    rows, columns = (
+        positions.expand(n) if len(positions) == 1 else positions for positions in (rows, columns)
+    )
     return grid_rotary_in_halves(X, rows, columns)
 
 
@@ -1140,7 +1144,7 @@ def grid_rotary_in_place(X, rows, columns):
     return result
 
 
-TURNED = [own for own in MISTAKES if own != "batch axis added"] + [
+TURNED = [label for label in MISTAKES if label != "batch axis added"] + [
     "works for two axes only",
     "leading axes left flattened",
 ]
@@ -1174,7 +1178,7 @@ def masked(label, hint):
     def declare(sees):
         def answer(kinds):
             n, image = len(kinds), np.array(kinds) == "image"
-            first, last = (np.array(own)[:, None] for own in ends(kinds))
+            first, last = (np.array(bounds)[:, None] for bounds in ends(kinds))
             i, j = np.arange(n)[:, None], np.arange(n)[None]
             return torch.tensor(np.broadcast_to(sees(i, j, image, first, last), (n, n)).copy())
 

@@ -278,6 +278,6 @@ def multimodal_mask_while(kinds):
 
 @right("multimodal_mask")
 def multimodal_mask_blocks(kinds):
-    first, last = (torch.tensor(own) for own in ends(kinds))
+    first, last = (torch.tensor(bounds) for bounds in ends(kinds))
     j = torch.arange(len(kinds))
     return (j <= j[:, None]) | ((first[:, None] <= j) & (j <= last[:, None]))

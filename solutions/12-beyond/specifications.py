@@ -18,7 +18,7 @@ def cut(images, size):
 def joined(tokens, size, channels, height):
     """Return pictures (b, channels, height, width): rows of patches side by side, one row below another."""
     columns = tokens.shape[1] // (height // size)
-    squares = [own.unflatten(-1, (channels, size, size)) for own in tokens.unbind(1)]
+    squares = [patch.unflatten(-1, (channels, size, size)) for patch in tokens.unbind(1)]
     rows = [
         torch.cat(squares[first : first + columns], -1) for first in range(0, len(squares), columns)
     ]

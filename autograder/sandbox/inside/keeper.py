@@ -28,8 +28,8 @@ UNWAKEABLE = b"D"
 def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn:
     """Watch over one guest as the first process of its namespaces; never return.
 
-    When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or
-    takes too much memory, everything ends.
+    It answers the judge's questions with what the guest uses. When the judge is gone, or the guest
+    is, or takes too much memory, everything ends.
     """
     ended: dict[str, Any] = {"ended": "gone"}
     try:
@@ -42,9 +42,11 @@ def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn
 
 def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[str, Any]:
     """Count until the guest ends, or must; return why."""
-    parents = _unshared("self")  # what the guest begins with, this process has too
-    most = parents + (limits["memory_mb"] << 20)
-    tally, processes, seen = Tally(LONGEST), Processes(), time.monotonic()
+    # The guest begins with the same memory as this process, which does not count.
+    most = _unshared("self") + (limits["memory_mb"] << 20)
+    tally = Tally(LONGEST)
+    processes = Processes()
+    seen = time.monotonic()
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
     while True:
@@ -58,28 +60,34 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
             seen = now
         if asked:
             control.send(json.dumps({"cpu": tally.cpu, "idle": tally.idle}).encode())
-        if (
-            processes.memory > most
-            and processes.memory_in_detail(most) > most
-            and still_beyond(processes, most)
-        ):
+        if processes.uses_more_than(most):
             return {"ended": "memory"}
-        with contextlib.suppress(ChildProcessError):
-            while ended := os.waitpid(-1, os.WNOHANG):
-                pid, status = ended
-                if not pid:
-                    break
-                if pid == guest:
-                    code = os.waitstatus_to_exitcode(status)
-                    return {"ended": "exit" if code >= 0 else "signal", "code": abs(code)}
+        code = _exit_code(guest)
+        if code is not None:
+            return {"ended": "exit" if code >= 0 else "signal", "code": abs(code)}
+
+
+def _exit_code(guest: int) -> int | None:
+    """Wait for the processes that have ended; return the guest's exit code if it is one of them.
+
+    It is negative for a signal.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return None
+            if pid == guest:
+                return os.waitstatus_to_exitcode(status)
+    return None
 
 
 def still_beyond(processes: "Processes", most: int) -> bool:
     """Stop all processes and tell whether they have more than `most` bytes in use now; if not, they
-    go on.
+    continue.
 
-    Until it ends, a guest that is not stopped may give the memory back and answer: another cell
-    would get the blame.
+    A guest that is not stopped may free the memory and answer before it ends: then another cell
+    would be blamed.
     """
     with contextlib.suppress(ProcessLookupError):  # all may have ended meanwhile
         os.kill(-1, signal.SIGSTOP)  # all but this one, which is the first of its namespace
@@ -99,12 +107,14 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        self.memory, self._made = 0, _last_pid()
+        self.memory = 0
+        self._last_pid = _last_pid()
         self._socket_bytes = socket_bytes()
 
     def look(self) -> Look:
         """Return what the processes show now."""
-        ticks, pages, running, disk = 0, 0, False, False
+        ticks = pages = 0
+        running = disk = False
         for name in _names():
             try:
                 with open(f"/proc/{name}/stat", "rb", 0) as file:
@@ -121,14 +131,21 @@ class Processes:
             # Its own, and those of its children that have ended: user and system.
             ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
         orphans = resource.getrusage(resource.RUSAGE_CHILDREN)
-        before, self._made = self._made, _last_pid()
+        last_pid = _last_pid()
+        has_new = last_pid != self._last_pid
+        self._last_pid = last_pid
         self.memory = pages * PAGE + _sockets() * self._socket_bytes
-        return Look(
-            ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime,
-            running,
-            disk,
-            made=self._made != before,
-        )
+        cpu = ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime
+        return Look(cpu, running, disk, has_new)
+
+    def uses_more_than(self, most: int) -> bool:
+        """Tell whether the processes use more than `most` bytes; then they are stopped.
+
+        It goes from a rough count, which takes no time, to an exact one, which takes much.
+        """
+        if self.memory <= most or self.memory_in_detail(most) <= most:
+            return False
+        return still_beyond(self, most)
 
     def memory_in_detail(self, most: int) -> int:
         """Return the bytes in use, with what processes share with others in it once, if they are
@@ -154,7 +171,7 @@ def _last_pid() -> bytes:
 
 
 def _unshared(name: str) -> int:
-    """Return a process's memory but for the files that it maps: fast, and too much after a fork."""
+    """Return a process's memory without the files that it maps: fast, but too much after a fork."""
     return _fields(f"/proc/{name}/status", b"RssAnon:", b"RssShmem:")
 
 

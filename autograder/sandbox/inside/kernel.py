@@ -52,10 +52,10 @@ IFF_UP = 0x1
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 
 
-def must(result: int, what: str) -> None:
+def must(result: int, action: str) -> None:
     """Raise the kernel's own error if a call failed, with what was wanted of it."""
     if result:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise OSError(ctypes.get_errno(), f"{action}: {os.strerror(ctypes.get_errno())}")
 
 
 def keep_memory() -> None:
@@ -144,8 +144,9 @@ def not_dumpable() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, and the gaining of any by executing a program."""
-    head, none = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
-    must(LIBC.capset(head, none), "capset")
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
+    must(LIBC.capset(header, no_capabilities), "capset")
     must(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
@@ -164,9 +165,9 @@ def load_filter(program: bytes) -> None:
     """Let a filter of system calls (the bytes of its instructions) bind this process, and all
     that it starts.
     """
-    given = _Program(len(program) // INSTRUCTION, program)
+    instructions = _Program(len(program) // INSTRUCTION, program)
     must(
-        LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(given), 0, 0),
+        LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(instructions), 0, 0),
         "the filter of system calls",
     )
 

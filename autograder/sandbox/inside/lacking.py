@@ -1,5 +1,4 @@
-"""Runs a student's cell on without what this machine lacks: a package that it imports, a window, a
-magic.
+"""Lets a student's cell continue without what this machine lacks: a package, a window, a magic.
 
 If an import at the top of a cell fails, each of its names becomes a `NotInstalled`: code that uses
 one gets the import's own error. The same is true for an assignment at the top that needs the
@@ -42,8 +41,7 @@ class NotInstalled:
         object.__setattr__(self, "_error", (str(error), error.name))
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself asks, and is answered that there is none
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and name.endswith("__"):  # Python itself looks for these
             raise AttributeError(name)
         _used(self)
 
@@ -74,27 +72,25 @@ def bound(statement: ast.stmt) -> list[str] | None:
     if isinstance(statement, ast.ImportFrom):
         return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
     if isinstance(statement, ast.Assign):
-        targets = [node for target in statement.targets for node in ast.walk(target)]
-        return [
-            node.id
-            for node in targets
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        ]
+        nodes = [node for target in statement.targets for node in ast.walk(target)]
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        return [name.id for name in names if isinstance(name.ctx, ast.Store)]
     return None
 
 
 def guard(cell: ast.Module) -> None:
-    """Let each import, assignment and call at the top of a cell ask the shell whether the cell goes
-    on if it fails.
+    """Let each import, assignment and call at the top of a cell ask the shell, if it fails, whether
+    the cell continues.
 
     A last expression stays as it is: it is displayed.
     """
-    shown = cell.body[-1] if cell.body and isinstance(cell.body[-1], ast.Expr) else None
-    cell.body = [
-        _guarded(part) if part is not shown and _is_guarded(part) else part
-        for statement in cell.body
-        for part in _one_by_one(statement)
-    ]
+    displayed = cell.body[-1] if cell.body and isinstance(cell.body[-1], ast.Expr) else None
+    body: list[ast.stmt] = []
+    for statement in cell.body:
+        for part in _one_by_one(statement):
+            needs_guard = part is not displayed and _is_guarded(part)
+            body.append(_guarded(part) if needs_guard else part)
+    cell.body = body
 
 
 def _one_by_one(statement: ast.stmt) -> Iterator[ast.stmt]:
@@ -117,12 +113,12 @@ def _is_guarded(statement: ast.stmt) -> bool:
 def _guarded(statement: ast.stmt) -> ast.Try:
     imports = isinstance(statement, (ast.Import, ast.ImportFrom))
     text = "" if imports else ast.unparse(statement)[:MOST_STATEMENT]
-    made = ast.parse(GUARD.format(names=bound(statement), statement=text)).body[0]
-    assert isinstance(made, ast.Try)
-    for node in ast.walk(made):
+    guarded = ast.parse(GUARD.format(names=bound(statement), statement=text)).body[0]
+    assert isinstance(guarded, ast.Try)
+    for node in ast.walk(guarded):
         ast.copy_location(node, statement)
-    made.body = [statement]
-    return made
+    guarded.body = [statement]
+    return guarded
 
 
 class Lacking:

@@ -73,28 +73,45 @@ def warm(
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads
     late.
 
-    What comes back is all that a guest does from its fork on.
+    Return the function that a guest runs after its fork.
 
-    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of
-    exercises' own. Without `rehearse`, torch is only imported: where guests may use a GPU, a first
-    gradient looks for devices and starts a thread for each, which would survive no fork.
+    The modules in `besides` are loaded as well, and not rehearsed; `rehearsals` are cells of the
+    exercises. Without `rehearse`, torch is only imported: where guests may use a GPU, a first
+    gradient looks for devices and starts a thread for each, and no thread survives a fork.
     """
     from autograder.sandbox.inside import responder, shell
 
-    rehearsed, torch = (
-        any(_is_torch(name) for name in names) for names in (imports, [*imports, *besides])
-    )
-    if torch:  # seconds, for who needs it
+    if any(map(_is_torch, [*imports, *besides])):  # importing torch takes seconds
         shell.one_thread()
     interactive = shell.make_shell()
     interactive.outputs = shell.Outputs(None)
     shell.load([*imports, *besides])
-    gc.freeze()  # what is searched for garbage below is what a rehearsal leaves, and no modules
+    gc.freeze()  # later searches for garbage skip the modules
+    cells = REHEARSAL
+    if rehearse and any(map(_is_torch, imports)):
+        cells += REHEARSAL_OF_TORCH
+    _rehearse(interactive, [*cells.split("%%rehearsal"), *(rehearsals if rehearse else ())])
+    interactive.reset(new_session=True)
+    interactive.execution_count = 1
+    # `reset` deletes it, but processes that are spawned look for it
+    interactive.user_ns["__spec__"] = None
+    sys.last_value = sys.last_traceback = sys.last_type = None
+    shell.forget_ourselves()
+
+    def serve(connection: socket.socket) -> None:
+        responder.Responder(interactive, connection).serve()
+
+    return serve
+
+
+def _rehearse(interactive: Any, cells: Sequence[str]) -> None:
+    """Run cells; afterwards streams and matplotlib are as before."""
+    from autograder.sandbox.inside import shell
+
     out, err = sys.stdout, sys.stderr
     sys.stdout = shell.Stream("stdout", interactive.outputs, 1)
     sys.stderr = shell.Stream("stderr", interactive.outputs, 2)
-    cells = (REHEARSAL + REHEARSAL_OF_TORCH * (rehearsed and rehearse)).split("%%rehearsal")
-    for cell in cells + list(rehearsals) * rehearse:
+    for cell in cells:
         interactive.run_cell(cell, store_history=True)
     sys.stdout, sys.stderr = out, err
     with contextlib.suppress(Exception):
@@ -106,26 +123,16 @@ def warm(
         # An inline figure is drawn when it is shown; matplotlib's own hook would draw it once more
         # before that.
         matplotlib.pyplot.uninstall_repl_displayhook()
-    interactive.reset(new_session=True)
-    interactive.execution_count = 1
-    # gone with the rest; processes that are spawned ask for it
-    interactive.user_ns["__spec__"] = None
-    sys.last_value = sys.last_traceback = sys.last_type = None
-    shell.forget_ourselves()
-
-    def serve(connection: socket.socket) -> None:
-        responder.Responder(interactive, connection).serve()
-
-    return serve
 
 
 def _threads() -> str:
     """Return the names of this process's threads besides the first one, in one line."""
-    found = []
+    names = []
     for number in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{number}/comm") as file:
-            found += [file.read().strip()] if int(number) != os.getpid() else []
-    return ", ".join(found)
+            if int(number) != os.getpid():
+                names.append(file.read().strip())
+    return ", ".join(names)
 
 
 def _is_torch(name: str) -> bool:
@@ -138,20 +145,22 @@ def large_pages() -> None:
     That takes a quarter of a second. A guest is then forked and has run its first cell, with torch
     loaded, in 15 ms instead of 33.
     """
-    regions, writable = [], False
+    regions = []
+    writable = False
     with open("/proc/self/smaps") as file:
         for line in file:
             first, *fields = line.split()
+            # a region's first line: addresses, permissions, offset, device, inode, file if any
             if "-" in first and len(fields) >= 4:
                 writable = "w" in fields[0] and (len(fields) == 4 or fields[4] == "[heap]")
                 start, end = (int(part, 16) for part in first.split("-"))
             elif first == "Anonymous:" and writable and int(fields[0]) >= WORTH_IT_KB:
-                regions.append(
-                    (-(-start // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE)
-                )
+                regions.append((start, end))
     for start, end in regions:
-        if end > start:
-            kernel.use_large_pages(start, end, LARGE_PAGE)
+        first_page = -(-start // LARGE_PAGE) * LARGE_PAGE
+        last_page = end // LARGE_PAGE * LARGE_PAGE
+        if last_page > first_page:
+            kernel.use_large_pages(first_page, last_page, LARGE_PAGE)
 
 
 def fork_guest(
@@ -180,11 +189,8 @@ def fork_guest(
         _confine(limits, filter_program, gpu)
     except BaseException as error:
         with contextlib.suppress(BaseException):
-            control.send(
-                json.dumps(
-                    {"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}
-                ).encode()
-            )
+            answer = {"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}
+            control.send(json.dumps(answer).encode())
         os._exit(1)
     try:
         control.close()
@@ -208,17 +214,19 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
     queues: with a GPU the keeper alone counts memory, and there are more files.
     """
     os.setsid()
-    mega = 1 << 20
-    files = max(limits["descriptors"], FILES_WITH_GPU) if gpu else limits["descriptors"]
-    for name, value in (
-        ("NPROC", limits["processes"]),
-        ("DATA", resource.RLIM_INFINITY if gpu else limits["memory_mb"] * mega + _data_so_far()),
-        ("FSIZE", limits["disk_mb"] * mega),
-        ("NOFILE", files),
-        ("CORE", 0),
-        ("MEMLOCK", 0),
+    files = limits["descriptors"]
+    memory = (limits["memory_mb"] << 20) + _data_so_far()
+    if gpu:
+        files = max(files, FILES_WITH_GPU)
+        memory = resource.RLIM_INFINITY
+    for kind, value in (
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, limits["disk_mb"] << 20),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
     ):
-        kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         if hard != resource.RLIM_INFINITY:
             value = hard if value == resource.RLIM_INFINITY else min(value, hard)
@@ -270,7 +278,7 @@ def serve_channel(
     if core is not None:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})
-    _ignore_nothing()
+    _default_signals()
     worker.send(b"warm")
     for limits, (connection, control) in received(worker, 2):
         fork_guest(serve, worker, connection, control, json.loads(limits), filter_program, gpu)
@@ -278,16 +286,12 @@ def serve_channel(
         control.close()
 
 
-def _ignore_nothing() -> None:
-    """Have no handlers for signals: the kernel then keeps a guest's signals from its keeper, the
+def _default_signals() -> None:
+    """Remove all handlers of signals: the kernel then keeps a guest's signals from its keeper, the
     process 1.
     """
-    for number in signal.valid_signals() - {
-        signal.SIGKILL,
-        signal.SIGSTOP,
-        signal.SIGCHLD,
-        signal.SIGPIPE,
-    }:
+    unchanged = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE}
+    for number in signal.valid_signals() - unchanged:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
 
@@ -305,7 +309,9 @@ def main(descriptor: str, *loaded: str) -> None:
         one; as JSON, cells to rehearse besides; and, where it has started itself again, `PLAIN`.
     """
     channels = socket.socket(fileno=int(descriptor))
-    imports, besides, gpu = json.loads(loaded[0]), json.loads(loaded[1]), loaded[2] == "gpu"
+    imports = json.loads(loaded[0])
+    besides = json.loads(loaded[1])
+    gpu = loaded[2] == "gpu"
     plain = loaded[4:] == (PLAIN,)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
@@ -317,8 +323,8 @@ def main(descriptor: str, *loaded: str) -> None:
         serve = warm(imports, besides, not (gpu or plain), json.loads(loaded[3]))
         filter_program = seccomp.filter_program()
         if threads := _threads():
-            # what a rehearsal started, and an import does not, is left out; guests then load it
-            # late
+            # A rehearsal may start threads where imports alone do not: start again without. Guests
+            # then load late what it would have loaded.
             if not plain:
                 print(
                     f"started again without rehearsals, which started threads: {threads}",
@@ -330,7 +336,7 @@ def main(descriptor: str, *loaded: str) -> None:
             raise RuntimeError(
                 f"a module that was loaded in advance has started threads: {threads}"
             )
-    except Exception as error:  # whoever asks for guests is told why there are none
+    except Exception as error:  # each worker that asks for guests gets the reason
         for _, (worker,) in received(channels, 1):
             worker.send(f"{type(error).__name__}: {error}".encode()[:MOST_MESSAGE])
         raise

@@ -36,6 +36,8 @@ OVER = (
     "each call."
 )
 BUILT_IN = dict(vars(builtins))
+MISSING = object()
+"""Replaces the value of a name that a notebook does not have."""
 
 Plain = dict[str, Any]
 """A message, or a part of one, as JSON has it."""
@@ -46,15 +48,16 @@ class Responder:
 
     def __init__(self, shell: Shell, connection: socket.socket):
         self.shell, self.link = shell, Link(connection)
-        self.outputs = shell.outputs = Outputs(self.link)
+        self.outputs = Outputs(self.link)
+        shell.outputs = self.outputs
         self.handles: list[Any] = []
-        self.parts: list[Any] = []  # what came of each part of a request for several things, so far
-        # of the checks' own, by their text and their names
+        self.results: list[Any] = []  # of the parts of a request for several things, so far
+        # functions of the checks' own, by name, for each text
         self.functions: dict[str, dict[str, Any]] = {}
         self.contexts = 0  # how often the course's answers were put in place, or taken away
-        # what the notebook has under names where the course's answers stand
-        self.put_by: dict[str, Any] = {}
-        self.spilled = _spill()
+        # the notebook's values of names that the course's answers replace
+        self.replaced: dict[str, Any] = {}
+        self.descriptor_output = _redirect_descriptors()
         self.seed: int | None = None
         self.streams = {
             "stdout": Stream("stdout", self.outputs, 1),
@@ -83,16 +86,14 @@ class Responder:
                 self.link.send({"op": "done", "error": _too_large(error)})
 
     def flush(self) -> None:
-        """Send what is printed and not sent, and what came straight to the descriptors."""
+        """Send what is printed and not sent, and what was written to the descriptors themselves."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        text = self.spilled()
-        if text and self.outputs.left > 0:
-            self.outputs.send(
-                {"output_type": "stream", "name": "stdout", "text": text[: self.outputs.left]}
-            )
-            self.outputs.left -= len(text)
+        text = self.descriptor_output()[: max(self.outputs.characters_left, 0)]
+        if text:
+            self.outputs.send({"output_type": "stream", "name": "stdout", "text": text})
+            self.outputs.characters_left -= len(text)
 
     def put_back(self) -> None:
         """Put back what this program itself needs, where a cell took it away: streams and
@@ -109,8 +110,9 @@ class Responder:
     def do_start(
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
-        """Take the files beside the notebook, and seeds of one's own."""
-        seed = self.seed = int(message["seed"])
+        """Write the files that come with the notebook, and take this submission's seed."""
+        seed = int(message["seed"])
+        self.seed = seed
         random.seed(seed)
         np.random.seed(seed % 2**32)
         if "torch" in sys.modules:
@@ -130,18 +132,18 @@ class Responder:
             backends = torch.backends
             if backends.cuda.is_built() or backends.mps.is_built():
                 torch.manual_seed(self.seed)
-            # the same, without what other devices take to be asked: milliseconds in a process that
-            # is new
             else:
+                # The same for the CPU. Without the other devices, which it need not ask, it saves
+                # milliseconds in a new process.
                 torch.default_generator.manual_seed(self.seed)
             self.seed = None
 
     def do_cell(
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
-        """Run one cell; its outputs have gone before the reply does.
+        """Run one cell; its outputs are sent before the reply.
 
-        One of the student's goes on without what is missing here, and the reply says what that was.
+        A student's cell continues without what is missing here, and the reply names that.
         """
         self.outputs.begin()
         self.shell.lacking = Lacking() if message.get("goes_on") else None
@@ -163,9 +165,9 @@ class Responder:
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
         """Look up the current value of a name."""
-        found = message["name"] in self.shell.user_ns
-        reply["found"] = found
-        if found:
+        exists = message["name"] in self.shell.user_ns
+        reply["found"] = exists
+        if exists:
             reply["value"] = self.encoder(out).encode(self.shell.user_ns[message["name"]])
 
     def do_call(
@@ -189,28 +191,28 @@ class Responder:
             del out[sent:]
             result = None
             reply["error"] = self.described(error)
-        for place, (array, buffer, data) in enumerate(decoder.arrays):
+        for number, (array, buffer, data) in enumerate(decoder.arrays):
             if buffer != data:
-                reply.setdefault("changed", {})[str(place)] = len(out)
+                reply.setdefault("changed", {})[str(number)] = len(out)
                 out.append(bytes(buffer))
-            if tuple(array.shape) != shapes[place]:
-                reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
+            if tuple(array.shape) != shapes[number]:
+                reply.setdefault("reshaped", {})[str(number)] = list(array.shape)
         return result
 
     def do_instead(
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
-        """Let the judge's functions and classes stand under names of the notebook's, these
-        alone; none: as it was.
+        """Replace these names of the notebook, and no others, by the judge's functions and classes;
+        without any, restore all of them.
         """
         (answers,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
         names = self.shell.user_ns
-        for name, own in self.put_by.items():
-            if own is stand_ins:  # nothing was there
+        for name, before in self.replaced.items():
+            if before is MISSING:
                 names.pop(name, None)
             else:
-                names[name] = own
-        self.put_by = {name: names.get(name, stand_ins) for name in answers}
+                names[name] = before
+        self.replaced = {name: names.get(name, MISSING) for name in answers}
         self.contexts += 1
         for name, (kind, ask) in answers.items():
             names[name] = stand_ins.stand_in(name, kind, self.in_context(name, ask))
@@ -234,33 +236,32 @@ class Responder:
         """Do several things, one after another; what one makes, a later one may be about."""
         replies: list[Plain] = []
         reply["replies"] = replies
-        self.parts.clear()
+        self.results.clear()
         for part in message["parts"]:
-            own: Plain = {}
-            made, sent = None, len(out)
+            answer: Plain = {}
+            result = None
+            sent = len(out)
             try:
-                made = getattr(self, "do_" + part["op"])(part, blobs, own, out)
+                result = getattr(self, "do_" + part["op"])(part, blobs, answer, out)
             except BaseException as error:
                 del out[sent:]
-                own = {"error": self.described(error)}
-            replies.append(own)
-            self.parts.append(made)
-        self.parts.clear()
+                answer = {"error": self.described(error)}
+            replies.append(answer)
+            self.results.append(result)
+        self.results.clear()
 
     def do_get(
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
         """Read an attribute."""
         with quiet():
-            found = getattr(self.target(message), message["name"])
-        reply["value"] = self.encoder(out).encode(found)
+            attribute = getattr(self.target(message), message["name"])
+        reply["value"] = self.encoder(out).encode(attribute)
 
     def do_keep(
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
-        """Keep a value of the judge's here, such as a module to be an argument, and say what
-        stands for it.
-        """
+        """Keep a value of the judge's here, such as a module for an argument; reply its handle."""
         (value,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
         reply["value"] = self.hold(value)
 
@@ -287,16 +288,13 @@ class Responder:
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
         arguments = decoder.decode(message["arguments"])
-        name, source = decoder.decode(message["name"]), decoder.decode(message["source"])
+        name = decoder.decode(message["name"])
+        source = decoder.decode(message["source"])
         if source not in self.functions:
             names: dict[str, Any] = {}
             file = f"<a function of the checks, {len(self.functions) + 1}>"
-            linecache.cache[file] = (
-                len(source),
-                None,
-                source.splitlines(keepends=True),
-                file,
-            )  # Triton reads kernels there
+            lines = source.splitlines(keepends=True)
+            linecache.cache[file] = len(source), None, lines, file  # Triton reads kernels there
             exec(compile(source, file, "exec"), names)  # noqa: S102 (the judge's, in a guest)
             self.functions[source] = names
         with quiet():
@@ -311,12 +309,12 @@ class Responder:
             name = message["name_of"]
             if name not in self.shell.user_ns:
                 raise NameError(f"name {name!r} is not defined")
-            found = self.shell.user_ns[name]
+            target = self.shell.user_ns[name]
         elif "part" in message:
-            found = self.parts[message["part"]]
+            target = self.results[message["part"]]
         else:
-            found = self.handles[message["handle"]]
-        return getattr(found, message["method"]) if "method" in message else found
+            target = self.handles[message["handle"]]
+        return getattr(target, message["method"]) if "method" in message else target
 
     def encoder(self, out: list[bytes]) -> wire.Encoder:
         """Return an encoder whose blobs follow those in `out`."""
@@ -326,20 +324,20 @@ class Responder:
 
     def hold(self, value: Any, encoder: wire.Encoder | None = None) -> Plain:
         """Keep an object here and return the handle that stands for it."""
-        place = next(
-            (place for place, held in enumerate(self.handles) if held is value), len(self.handles)
-        )
-        if place == len(self.handles):
+        numbers = (number for number, known in enumerate(self.handles) if known is value)
+        number = next(numbers, len(self.handles))
+        if number == len(self.handles):
             self.handles.append(value)
         kind = type(value)
-        size, values = None, ""
+        size = None
+        values = ""
         with contextlib.suppress(BaseException):
             values = unusual_kind(value)[:100]
         with contextlib.suppress(BaseException):
             size = len(value)
         return {
             "t": "handle",
-            "v": place,
+            "v": number,
             "type": str(kind.__name__)[:100],
             "callable": callable(value),
             "module": hasattr(kind, "state_dict"),
@@ -368,12 +366,12 @@ class Responder:
             return torch_modules.rebuild(decoder.decode(content))
         raise wire.Violation(f"a value of unknown form: {kind}")
 
-    def call_back(self, place: int, arguments: Sequence[Any], more: Plain) -> Any:
+    def call_back(self, number: int, arguments: Sequence[Any], more: Plain) -> Any:
         """Ask the judge for the result of one of its functions."""
         encoder = wire.Encoder(self.hold)
         request = {
             "op": "callback",
-            "callback": place,
+            "callback": number,
             "arguments": encoder.encode(tuple(arguments)),
             "keywords": encoder.encode(more),
         }
@@ -410,10 +408,8 @@ def _builtin(names: Sequence[str]) -> type[Exception]:
     return RuntimeError
 
 
-def _spill() -> Callable[[], str]:
-    """Send the descriptors 1 and 2 to a file of their own; return a function that reads what
-    came there.
-    """
+def _redirect_descriptors() -> Callable[[], str]:
+    """Redirect the descriptors 1 and 2 to a file; return a function that reads its new content."""
     if not hasattr(os, "pread"):  # Windows
         return lambda: ""
     try:

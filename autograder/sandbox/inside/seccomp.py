@@ -42,9 +42,9 @@ OPTION_LEVELS = (
 
 NUMBERS = 1024  # of system calls: more than there are
 
-# The profile is for all that runs in containers. A notebook is less: what it has no use for, and
-# what has been used to break out of a sandbox, to outlive one, or to hold memory that nobody
-# counts.
+# The profile is for everything that runs in containers. A notebook needs less. Refused is what it
+# has no use for, and what has been used to break out of a sandbox, to outlive one, or to allocate
+# memory that no limit counts.
 REFUSED = (
     "clock_adjtime clock_adjtime64 epoll_ctl_old epoll_wait_old fanotify_init fanotify_mark "
     "fsconfig fsmount fsopen fspick ipc keyctl landlock_add_rule landlock_create_ruleset "
@@ -79,7 +79,8 @@ def filter_program() -> bytes:
     refuse = pyseccomp.ERRNO(errno.EPERM)
     # a binary search instead of one comparison after another
     rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
-    known, allowed = _known(pyseccomp), set(allowed_names())
+    known = _known(pyseccomp)
+    allowed = set(allowed_names())
 
     def add(action: Any, name: str, *arguments: Any) -> None:
         try:
@@ -135,11 +136,11 @@ def allowed_names() -> list[str]:
 
 def _known(pyseccomp: Any) -> dict[str, int]:
     """Return the system calls of this machine that libseccomp knows, by name."""
-    found = {}
+    numbers = {}
     for number in range(NUMBERS):
         with contextlib.suppress(ValueError):  # no system call has this number
-            found[pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, number).decode()] = number
-    return found
+            numbers[pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, number).decode()] = number
+    return numbers
 
 
 def names_of(profile: dict[str, Any]) -> list[str]:
@@ -149,13 +150,9 @@ def names_of(profile: dict[str, Any]) -> list[str]:
     names = set(ALSO)
     for rule in profile["syscalls"]:
         includes = rule.get("includes") or {}
-        here = not includes.get("arches") or ARCHITECTURES & set(includes["arches"])
-        if (
-            rule["action"] == "SCMP_ACT_ALLOW"
-            and here
-            and not includes.get("caps")
-            and not rule.get("args")
-        ):
+        is_for_us = not includes.get("arches") or ARCHITECTURES & set(includes["arches"])
+        is_unconditional = not includes.get("caps") and not rule.get("args")
+        if rule["action"] == "SCMP_ACT_ALLOW" and is_for_us and is_unconditional:
             names |= set(rule["names"])
     return sorted(names - {*REFUSED, *WITH_ARGUMENTS})
 

@@ -33,12 +33,13 @@ from autograder.sandbox.inside.lacking import (
 )
 from autograder.sandbox.inside.link import Link
 
-# characters of text in one cell; more is dropped here, and cut again by who receives it
+# characters of text in one cell; more is dropped here, and the judge cuts again
 MOST_OUTPUT = 400_000
 MOST_SHOWN = 200  # displays and results of one cell
 MOST_PARTS = 200  # pieces of printed text that wait to be sent together
 EVERY = 0.1  # seconds between two pieces of printed text
-BESIDE = ("checks", "specifications", "misconceptions", "checking")
+CHECK_MODULES = ("checks", "specifications", "misconceptions", "checking")
+"""The modules next to a notebook, which a guest does not have."""
 
 
 class Outputs:
@@ -46,7 +47,7 @@ class Outputs:
 
     def __init__(self, link: Link | None):
         self.link = link
-        self.left, self.shown = MOST_OUTPUT, 0
+        self.begin()
         if link and hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.cut)
 
@@ -59,13 +60,14 @@ class Outputs:
         self.link = None
 
     def begin(self) -> None:
-        """Start a cell: its allowance is whole again."""
-        self.left, self.shown = MOST_OUTPUT, 0
+        """Start a cell, which may send as much as any other."""
+        self.characters_left = MOST_OUTPUT
+        self.shown = 0
 
     def send(self, output: dict[str, Any]) -> None:
         """Send one output, as a notebook has it; what cannot cross is dropped."""
         if self.link is None:
-            if output["output_type"] == "stream":  # of a child's, or what the warm parent rehearses
+            if output["output_type"] == "stream":  # of a child process, or of a rehearsal
                 os.write(1, output["text"].encode("utf-8", "replace"))
             return
         with contextlib.suppress(wire.TooLarge, ValueError, TypeError):
@@ -103,11 +105,11 @@ class Stream(io.TextIOBase):
         """Take text; send it at once, or with what comes within a tenth of a second."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self.outputs.left > 0:
-            piece = str(text)[: self.outputs.left]
-            self.outputs.left -= len(piece)
+        if self.outputs.characters_left > 0:
+            piece = str(text)[: self.outputs.characters_left]
+            self.outputs.characters_left -= len(piece)
             self.parts.append(piece)
-            if self.outputs.left <= 0:
+            if self.outputs.characters_left <= 0:
                 self.parts.append("\n[the rest of the output was cut off]\n")
             if time.monotonic() - self.sent_at > EVERY or len(self.parts) > MOST_PARTS:
                 self.flush()
@@ -211,17 +213,16 @@ class Shell(InteractiveShell):
         if raw_cell[:1].isspace() or raw_cell.startswith("In [") or "\n" not in raw_cell.strip():
             return str(super().transform_cell(raw_cell))
         try:
-            with warnings.catch_warnings():  # what is to be warned of, the run says
+            with warnings.catch_warnings():  # the run of the cell gives the warnings
                 warnings.simplefilter("ignore")
-                compile(
-                    raw_cell, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-                )
+                flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+                compile(raw_cell, "<cell>", "exec", flags)
         except Exception:
             return str(super().transform_cell(raw_cell))
         return raw_cell if raw_cell.endswith("\n") else raw_cell + "\n"
 
     def transform_ast(self, node: Any) -> Any:
-        """Let a student's cell ask, at its imports and calls, whether it goes on without what is
+        """Guard a student's cell: its imports and calls ask whether it continues without what is
         missing.
         """
         node = super().transform_ast(node)
@@ -230,17 +231,17 @@ class Shell(InteractiveShell):
         return node
 
     def goes_on(self, names: list[str] | None, statement: str) -> bool:
-        """Tell whether a cell goes on although a statement raised an ImportError.
+        """Tell whether a cell continues although a statement raised an ImportError.
 
-        `names` are those that it was to bind, if it was: if a package is missing, they raise the
-        same when used.
+        `names` are those that the statement should bind, if any: if a package is missing, they
+        raise the same error when they are used.
         """
         error = sys.exc_info()[1]
         package = missing_package(error)
         if self.lacking is None or (names is not None and not package):
             return False
         for name in names or ():
-            # as in Python, `import a.b` leaves a
+            # `import a.b` has bound `a` already, as in Python
             if not (package.startswith(f"{name}.") and name in self.user_ns):
                 self.user_ns[name] = NotInstalled(error)  # type: ignore[arg-type]
         self.lacking.add(error, statement)
@@ -253,9 +254,8 @@ class Shell(InteractiveShell):
         try:
             return super().run_line_magic(magic_name, line, _stack_depth + 1)
         except Exception as error:
-            known = (
-                not isinstance(error, UsageError) or self.find_line_magic(magic_name) is not None
-            )
+            is_usage_error = isinstance(error, UsageError)
+            known = not is_usage_error or self.find_line_magic(magic_name) is not None
             if self.lacking is None or (known and magic_name not in FOR_COMFORT):
                 raise
             self.lacking.add(None, f"%{magic_name} {line}".strip())
@@ -268,15 +268,13 @@ class Shell(InteractiveShell):
             text = str(evalue)
         except Exception:
             text = "(the exception cannot be shown)"
-        lines = [str(line)[:20_000] for line in stb][:100]
-        self.outputs.send(
-            {
-                "output_type": "error",
-                "ename": etype.__name__,
-                "evalue": text[:2000],
-                "traceback": lines,
-            },
-        )
+        output = {
+            "output_type": "error",
+            "ename": etype.__name__,
+            "evalue": text[:2000],
+            "traceback": [str(line)[:20_000] for line in stb][:100],
+        }
+        self.outputs.send(output)
 
     def system(self, cmd: str) -> None:
         """Run a `!` command, its output among the cell's own."""
@@ -324,7 +322,7 @@ def make_shell() -> Shell:
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     shell: Shell = Shell.instance(config=config, user_module=main, user_ns=main.__dict__)
-    for name in BESIDE:
+    for name in CHECK_MODULES:
         sys.modules[name] = Absent(name)
     return shell
 

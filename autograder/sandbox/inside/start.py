@@ -4,7 +4,7 @@ else.
     python start.py MODULE.FUNCTION ARGUMENTS
 
 `autograder` means the folder two above this one, whatever is installed under that name. In a
-sandbox nothing lies there but these files and `checking/shared_with_guest.py`.
+sandbox it contains only these files and `checking/shared_with_guest.py`.
 """
 
 import importlib
@@ -20,15 +20,16 @@ def name_packages(root: str) -> None:
     would import.
     """
     for name in PACKAGES:
-        package = sys.modules[name] = types.ModuleType(name)
+        package = types.ModuleType(name)
+        sys.modules[name] = package
         package.__path__ = [os.path.join(root, *name.split(".")[1:])]
 
 
 def main(function: str, *arguments: str) -> None:
     """Call a function of a module next to this one."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if path != here]
-    name_packages(os.path.dirname(os.path.dirname(here)))
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if path != folder]
+    name_packages(os.path.dirname(os.path.dirname(folder)))
     module, _, name = function.rpartition(".")
     getattr(importlib.import_module(f"{PACKAGES[-1]}.{module}"), name)(*arguments)
 

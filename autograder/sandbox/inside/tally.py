@@ -19,15 +19,15 @@ class Look:
     running : bool
         Whether a process runs, or waits only for its turn.
     disk : bool
-        Whether a process cannot be woken: it waits for a disk, or stands in vfork.
-    made : bool
-        Whether processes were made since the last look.
+        Whether a process cannot be woken: it waits for a disk, or is in vfork.
+    has_new : bool
+        Whether processes were started since the last look.
     """
 
     cpu: float
     running: bool
     disk: bool = False
-    made: bool = False
+    has_new: bool = False
 
 
 class Tally:
@@ -49,8 +49,10 @@ class Tally:
         """Take account of a look, so many seconds after the last."""
         elapsed = min(elapsed, self.longest)
         grown = self._grown(look.cpu)
-        if look.made and look.cpu <= self._totals[-2]:
-            grown = max(grown, elapsed)  # what ran has gone without a trace: nobody waited for it
+        if look.has_new and look.cpu <= self._totals[-2]:
+            # A process started and ended between the looks. No parent waited for it, so its seconds
+            # are in no count: take the whole time.
+            grown = max(grown, elapsed)
         self.cpu += grown
         if grown or look.running:
             return
@@ -62,10 +64,11 @@ class Tally:
     def _grown(self, total: float) -> float:
         """Return how much the seconds of computing have grown, one look late.
 
-        While a process ends, its seconds can be seen twice, or not at all, for one look; the middle
-        of three is right. Seconds that stay away are those of processes that nobody waits for; they
-        have been counted.
+        While a process ends, one look can see its seconds twice, or not at all: so the median of
+        three looks counts. Seconds that disappear are those of processes that no parent waits for;
+        they have been counted.
         """
         self._totals = [*self._totals[1:], total]
-        before, self._middle = self._middle, sorted(self._totals)[1]
+        before = self._middle
+        self._middle = sorted(self._totals)[1]
         return max(0.0, self._middle - before)

@@ -1,8 +1,8 @@
 """How a module of torch crosses from judge to guest: its class, arguments and parameters, built
 again there.
 
-One whose class is the check's own stays with the judge. What stands for it in the guest is a module
-too, with the same parameters and plain attributes; to call it is to call the judge's.
+A module of the check's own class stays with the judge. In the guest, another module replaces it,
+with the same parameters and plain attributes; a call of it calls the judge's.
 """
 
 import functools
@@ -66,14 +66,14 @@ def rebuild(description: dict[str, Any]) -> Any:
     kind = getattr(importlib.import_module(path), name)
     if "parts" in description:
         module = kind()
-        for part, its in description["parts"].items():
-            module.add_module(part, rebuild(its))
+        for name, part in description["parts"].items():
+            module.add_module(name, rebuild(part))
         vars(module).update(description["noted"])
         return module
     module = kind(**description["arguments"])
-    some = next(iter(description["state"].values()), None)
-    if some is not None:
-        module = module.to(some.dtype)
+    parameter = next(iter(description["state"].values()), None)
+    if parameter is not None:
+        module = module.to(parameter.dtype)
     module.load_state_dict(description["state"])
     return module.train(description["training"])
 

@@ -130,7 +130,7 @@ class Encoder:
         self.handle = handle
         self.blobs: list[bytes] = []
         self.arrays: list[Any] = []
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}  # in `arrays`, by id
         self._nodes = self._bytes = self._references = 0
 
     def encode(self, value: Any, depth: int = 0) -> Plain:
@@ -142,31 +142,35 @@ class Encoder:
             raise TooLarge(f"a value of more than {MOST_NODES} parts")
         kind = type(value)
         torch = sys.modules.get("torch")
-        if depth < MOST_DEPTH and id(value) not in self._places:  # what there is most of, first
+        # 1. Arrays and tensors, the most frequent values. Methods of their subclasses are a
+        #    student's code: those come last.
+        if depth < MOST_DEPTH and id(value) not in self._indices:
             if kind is np.ndarray:
                 return self._array(value)
             if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
                 return self._tensor(torch, value)
+        # 2. What JSON has itself, and numbers: at any depth.
         if value is None or kind is bool or (kind is str and len(value) <= MOST_TEXT):
             return value
         if kind in (int, float, complex):
             return self._number(value)
+        # 3. What is nested deeper than a decoder goes crosses by reference.
         if depth >= MOST_DEPTH:
             return self._reference(value)
+        # 4. Containers, part by part.
         if kind in (list, tuple) and len(value) <= MOST_ITEMS:
             return {"t": kind.__name__, "v": [self.encode(item, depth + 1) for item in value]}
-        if (
-            isinstance(value, dict)
-            and type(value).__name__ in ("dict", "OrderedDict")
-            and len(value) <= MOST_KEYS
-        ):
+        is_dict = isinstance(value, dict) and kind.__name__ in ("dict", "OrderedDict")
+        if is_dict and len(value) <= MOST_KEYS:
             pairs = [
                 [self.encode(key, depth + 1), self.encode(item, depth + 1)]
                 for key, item in dict.items(value)
             ]
             return {"t": "dict", "v": pairs}
-        if id(value) in self._places:
-            return {"t": "same", "v": self._places[id(value)]}
+        # 5. An array that was sent before, so that one array given twice stays one array.
+        if id(value) in self._indices:
+            return {"t": "same", "v": self._indices[id(value)]}
+        # 6. All others.
         return self._other(value, depth, torch)
 
     def _number(self, value: int | float | complex) -> Plain:
@@ -177,16 +181,14 @@ class Encoder:
         return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
 
     def _other(self, value: Any, depth: int, torch: Any) -> Plain:
-        """Return the JSON for a value of NumPy's, of torch's, or of a class that somebody wrote.
+        """Return the JSON for a value of NumPy's, of torch's, or of a class that a student wrote.
 
-        A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its
-        text.
+        A number of a subclass (an IntEnum, a Fraction) crosses as that number, and a str subclass
+        as its text.
         """
         if isinstance(value, tuple) and hasattr(type(value), "_fields"):
-            return {
-                "t": "tuple",
-                "v": [self.encode(item, depth + 1) for item in tuple.__iter__(value)],
-            }
+            items = [self.encode(item, depth + 1) for item in tuple.__iter__(value)]
+            return {"t": "tuple", "v": items}
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, np.generic) and value.dtype.kind in KINDS:
@@ -211,11 +213,11 @@ class Encoder:
             raise TooLarge(f"more than {MOST_REFERENCES} objects that are not plain values")
         return self.handle(value, self)
 
-    def _remember(self, value: Any, size: int, what: str) -> None:
+    def _remember(self, value: Any, size: int, name: str) -> None:
         self._bytes += size
         if self._bytes > MOST_BYTES:
-            raise TooLarge(f"{what} of {self._bytes / 1e6:.0f} MB, all together")
-        self._places[id(value)] = len(self.arrays)
+            raise TooLarge(f"{name} of {self._bytes / 1e6:.0f} MB, all together")
+        self._indices[id(value)] = len(self.arrays)
         self.arrays.append(value)
 
     def _blob(self, data: bytes) -> int:
@@ -224,20 +226,17 @@ class Encoder:
 
     def _array(self, value: Any) -> Plain:
         plain = value.view(np.ndarray) if type(value) is not np.ndarray else value
-        if plain.dtype.kind not in KINDS or not plain.dtype.isnative:
-            if plain.dtype.kind in KINDS:
-                plain = plain.astype(plain.dtype.newbyteorder("="))
-            else:
-                return self._reference(value)
-        if plain.ndim > MOST_AXES:
+        if plain.dtype.kind not in KINDS or plain.ndim > MOST_AXES:
             return self._reference(value)
+        if not plain.dtype.isnative:
+            plain = plain.astype(plain.dtype.newbyteorder("="))
         self._remember(value, plain.nbytes, "arrays")
         low = 0
         if plain.flags.c_contiguous:
             data = plain.tobytes()
         else:
             low, high = span(plain.shape, plain.strides, plain.itemsize)
-            # a thin view on a large array is sent as its values
+            # of a small view of a large array, only its values are sent
             if high - low > 4 * plain.nbytes + 4096:
                 plain = plain.copy()
                 low, high = 0, plain.nbytes
@@ -260,7 +259,8 @@ class Encoder:
         if plain.ndim > MOST_AXES:
             return self._reference(value)
         self._remember(value, plain.numel() * plain.element_size(), "tensors")
-        shape, strides, size = list(plain.shape), list(plain.stride()), plain.element_size()
+        shape, strides = list(plain.shape), list(plain.stride())
+        size = plain.element_size()
         device = str(plain.device)
         if device != "cpu" or plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg().cpu()
@@ -269,7 +269,8 @@ class Encoder:
         high *= size
         if high > 4 * plain.numel() * size + 4096:
             plain = plain.contiguous()
-            strides, high = list(plain.stride()), plain.numel() * size
+            strides = list(plain.stride())
+            high = plain.numel() * size
         return {
             "t": "tensor",
             "dtype": name,
@@ -298,7 +299,7 @@ def _memory(address: int, size: int) -> bytes:
 
 
 class Decoder:
-    """Turns JSON and blobs into values, and keeps the arrays it made, in the order of their coming.
+    """Turns JSON and blobs into values, and keeps the arrays that it made, in their order.
 
     Parameters
     ----------
@@ -318,7 +319,8 @@ class Decoder:
         copy: bool = False,
     ):
         self.blobs, self.reference, self.copy = blobs, reference, copy
-        # each with the bytes that it stands on, and those that came
+        # each with the bytes that it uses, and the received ones: where those differ at the end,
+        # the array was changed in place
         self.arrays: list[tuple[Any, Any, Any]] = []
         self._nodes = self._bytes_made = self._references = 0
         self._taken: set[int] = set()
@@ -390,18 +392,18 @@ class Decoder:
         for key, item in _items(pairs, MOST_KEYS):
             keys.append(self.decode(key, depth + 1))
             items.append(self.decode(item, depth + 1))
-        # Numbers are hashed without a secret, so that anybody can write many that share a hash.
-        # Counted are the hashes themselves: of those, no two that differ collide.
+        # Numbers are hashed without a secret, so anyone can write many with the same hash, and a
+        # dict of n of them takes n * n steps.
         if len(keys) > MOST_ALIKE and max(Counter(map(hash, keys)).values()) > MOST_ALIKE:
             raise Violation("a dict whose keys are chosen to collide")
         return dict(zip(keys, items, strict=True))
 
     def _bytes(self, value: dict[str, Plain]) -> memoryview:
-        place = value["b"]
-        if type(place) is not int or not 0 <= place < len(self.blobs) or place in self._taken:
+        number = value["b"]
+        if type(number) is not int or not 0 <= number < len(self.blobs) or number in self._taken:
             raise Violation("bytes that were not sent")
-        self._taken.add(place)
-        return self.blobs[place]
+        self._taken.add(number)
+        return self.blobs[number]
 
     def _count(self, shape: Sequence[int], itemsize: int) -> None:
         self._bytes_made += math.prod(shape) * itemsize
@@ -420,17 +422,17 @@ class Decoder:
         return shape, strides
 
     def _array(self, value: dict[str, Plain]) -> Any:
-        dtype, data = _dtype(value["dtype"]), self._bytes(value)
+        dtype = _dtype(value["dtype"])
+        data = self._bytes(value)
         shape, strides = self._sizes(value)
         low, high = span(shape, strides, dtype.itemsize)
         offset = value["offset"]
         if type(offset) is not int or offset + low < 0 or offset + high > len(data):
             raise Violation("an array that reaches beyond its bytes")
         self._count(shape, dtype.itemsize)
-        if self.copy:  # no second copy of the bytes, which nobody would compare with the first
-            result = np.array(
-                np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides)
-            )
+        if self.copy:  # without a second copy of the bytes: a judge's copies are never sent back
+            view: Any = np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides)
+            result = np.array(view)
             self.arrays.append((result, None, None))
             return result
         kind = bytearray if value.get("writeable", True) else bytes
@@ -443,7 +445,8 @@ class Decoder:
     def _tensor(self, value: dict[str, Plain]) -> Any:
         import torch
 
-        name, data = value["dtype"], self._bytes(value)
+        name = value["dtype"]
+        data = self._bytes(value)
         if name not in TORCH_DTYPES:
             raise Violation("a dtype of unknown name")
         dtype = getattr(torch, name)

@@ -1,0 +1,639 @@
+"""What the long experiments of the book's pages gave, so that no build of the book runs them.
+
+A cell tagged `recorded` is run by `record.py` alone. What it printed, and the values of the names
+that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`,
+with what they were made by. A build has them from there: imports, functions and classes of the cell
+are run as ever, the rest is not. Where a page's code is newer than its record, a reader's build
+takes the record and says so; a strict one refuses it. So such a cell
+
+- binds what it makes, and leaves as it is what other cells bound;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that
+  are not recorded: models and generators only for those that are;
+- prints, if it likes, and shows nothing else.
+
+Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same,
+recorded or not.
+"""
+
+import ast
+import base64
+import builtins
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import platform
+import re
+import symtable
+import sys
+import time
+import zlib
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from autograder.authoring import json_entries
+from autograder.authoring.chapters import of_page
+from autograder.authoring.code_tokens import plain
+
+BOOK = Path(__file__).resolve().parent.parent
+FOLDER = BOOK / "data" / "experiments"
+TAG = "recorded"
+MODULES = "figures"
+NO_MATTER = {
+    "drawing",
+    "gpu_record",
+    "gpu_steps",
+    "prose",
+    "widget",
+}  # no result depends on these
+SMALL = 64  # arrays of more numbers are kept as bytes
+MARK = "__recorded__"  # what values that JSON has not are named by
+IN_CHAPTER = {MARK: "as in the chapter's record"}
+LARGE = 1000  # the characters of a value from which on a page has it from its chapter's record
+
+
+# A page's cells.
+
+
+def tags(cell):
+    """Return the tags of a cell."""
+    return set(cell.metadata.get("tags", ()))
+
+
+def cells_of(notebook):
+    """Return the cells of code whose tags have `recorded`, by their number among these."""
+    return dict(
+        enumerate(cell for cell in notebook.cells if cell.cell_type == "code" and TAG in tags(cell))
+    )
+
+
+def imported(source):
+    """Return the names of the modules of `figures` that Python code imports."""
+    found = set()
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # which is told of when it is run
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == MODULES:
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{MODULES}."):
+            found.add(node.module.split(".")[1])
+    return found
+
+
+def modules(source):
+    """Return the modules of `figures` behind some code, as paths by name: those that it imports,
+    and so on.
+    """
+    found, todo = {}, imported(source)
+    while todo:
+        name = todo.pop()
+        shared = BOOK.glob(f"{MODULES}/{name}.py")
+        of_chapters = BOOK.glob(f"[0-9][0-9]-*/{name}.py")
+        path = next(itertools.chain(shared, of_chapters), None)
+        if name not in found and path:
+            found[name] = path
+            todo |= imported(path.read_text(encoding="utf8"))
+    return dict(sorted(found.items()))
+
+
+def digest(notebook):
+    """Return a digest of what a page's records were made by: its code and the modules behind it, in
+    plain form.
+
+    Cells that only draw, keep numbers for sentences or assert do not count, unless they are
+    recorded themselves.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    counted = [
+        cell.source
+        for cell in cells
+        if TAG in tags(cell) or not {"remove-input", "remove-cell"} & tags(cell)
+    ]
+    code = "\n".join(counted)
+    behind = modules("\n".join(cell.source for cell in cells))
+    texts = [
+        code,
+        *(
+            path.read_text(encoding="utf8")
+            for name, path in behind.items()
+            if name not in NO_MATTER
+        ),
+    ]
+    return digest_of("\0".join(map(plain, [*texts, *taken("\n".join(texts))])))
+
+
+def taken(code):
+    """Return the code of the chapters that some code takes what it uses from: a figure's module,
+    or another page.
+    """
+    return [
+        chapter_code(name) for name in sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", code)))
+    ]
+
+
+def digest_of(text):
+    """Return a digest of a text."""
+    return hashlib.sha256(text.strip().encode()).hexdigest()
+
+
+def chapter_code(name):
+    """Return the code of a chapter that is tagged `course-code`."""
+    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes
+    # above a second.
+    cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
+    return "\n".join(
+        code
+        for header, code in cells
+        if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE)
+    )
+
+
+def recorded_tags(source):
+    """Return the tags of each recorded cell of a page's source, as one text."""
+    all_tags = [
+        re.search(r"^:?tags:.*$", header, re.MULTILINE)
+        for header, code in CODE_CELL.findall(source)
+    ]
+    return [tags[0] for tags in all_tags if tags and re.search(rf"\b{TAG}\b", tags[0])]
+
+
+CODE_CELL = re.compile(
+    r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL
+)
+
+
+def bound(source):
+    """Return the names that code binds at its top level: not those of imports, functions and
+    classes.
+    """
+    found = set()
+    for statement in ast.parse(source).body:
+        if not isinstance(statement, DEFINES):
+            own = (node for node in walked(statement) if isinstance(node, ast.Name))
+            found |= {node.id for node in own if isinstance(node.ctx, ast.Store)}
+    return found
+
+
+NAMED = (ast.FunctionDef, ast.ClassDef)
+DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
+SCOPES = (
+    ast.FunctionDef,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+
+
+def walked(node):
+    """Yield a node and those below it, without what has names of its own."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, SCOPES):
+            yield from walked(child)
+
+
+class AsGenerators(ast.NodeTransformer):
+    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of
+    what is around them.
+    """
+
+    def visit_ListComp(self, node):
+        """Return the generator of a list's items."""
+        return self.generic_visit(ast.GeneratorExp(node.elt, node.generators))
+
+    def visit_SetComp(self, node):
+        """Return the generator of a set's items."""
+        return self.visit_ListComp(node)
+
+    def visit_DictComp(self, node):
+        """Return the generator of a dict's items."""
+        return self.generic_visit(
+            ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+        )
+
+
+def read_by(source, at_once=True, called=True):
+    """Return the names of the page that code reads: `at_once`, as it is run, and when its functions
+    are `called`.
+
+    Not those that a function has for itself.
+    """
+    text = ast.unparse(AsGenerators().visit(ast.parse(source)))
+    found, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
+    while todo:
+        table, within = todo.pop()
+        within = within or (
+            table.get_type() == "function" and table.get_name().strip("<>") != "genexpr"
+        )
+        todo += [(child, within) for child in table.get_children()]
+        if called if within else at_once:
+            found |= {
+                one.get_name()
+                for one in table.get_symbols()
+                if one.is_global() and one.is_referenced()
+            }
+    return found
+
+
+def wanted(notebook, cell):
+    """Return the names that a recorded cell binds and that code reads which is run each time, in
+    their order.
+    """
+    cells = [one for one in notebook.cells if one.cell_type == "code"]
+    at = next(place for place, one in enumerate(cells) if one is cell)
+    texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
+    before = ast.parse("\n".join(texts[: at + 1])).body
+    functions = {
+        node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)
+    }
+    rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
+    needed = (
+        read_by("\n".join(texts[at + 1 :]))
+        | read_by(rest, at_once=False)
+        | read_by(texts[at], called=False)
+    )
+    while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
+        needed |= more
+    return sorted(bound(cell.source) & needed)
+
+
+def definitions(source):
+    """Return what of a recorded cell's code is run each time: imports, functions and classes."""
+    return "\n".join(
+        ast.unparse(node) for node in ast.parse(source).body if isinstance(node, DEFINES)
+    )
+
+
+# In the page's kernel. These are called by code that `as_run` puts into a recorded cell.
+
+
+def load(page, number):
+    """Return the values of a recorded cell, by name, and print what it printed."""
+    kept = read(page)["cells"][number]
+    print(kept["printed"], end="")
+    return {name: decoded(value) for name, value in kept["values"].items()}
+
+
+def state(names):
+    """Return a fingerprint of each value that could be recorded, and of each model and
+    generator, by name.
+    """
+    found = {}
+    for name, value in names.items():
+        # the latter for tensors without numbers
+        with contextlib.suppress(TypeError, NotImplementedError):
+            if not name.startswith("_"):
+                found[name] = fingerprint(value)
+    return found
+
+
+def fingerprint(value):
+    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
+    if isinstance(value, type):
+        raise TypeError(f"{value} has no fingerprint")
+    if hasattr(value, "state_dict"):
+        value = value.state_dict()
+    if hasattr(value, "bit_generator"):  # NumPy's
+        value = value.bit_generator.state
+    if hasattr(value, "get_state"):  # torch's
+        value = value.get_state()
+    if isinstance(value, dict):
+        value = [part for item in value.items() for part in item]
+    if isinstance(value, (list, tuple)):
+        return hashlib.sha256("".join(map(fingerprint, value)).encode()).hexdigest()
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    numbers = hasattr(value, "tobytes")
+    if callable(value) or not (numbers or type(value).__module__ == builtins.__name__):
+        raise TypeError(f"{type(value)} has no fingerprint")
+    return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
+
+
+def keep(into, names, wanted, before, began, own):
+    """Write down the values of some names, with what the cell took; complain of what it may not
+    do.
+    """
+    seconds = time.perf_counter() - began
+    after = state({name: value for name, value in names.items() if name in before})
+    changed = sorted(
+        name for name in before.keys() & after.keys() - set(own) if before[name] != after[name]
+    )
+    if changed:
+        raise ValueError(
+            "a recorded cell leaves as it is what other cells bound; this one changes "
+            f"{', '.join(changed)}"
+        )
+    values = {}
+    for name in wanted:
+        try:
+            values[name] = encoded(names[name])
+        except TypeError as error:
+            raise TypeError(
+                f"{name} is read outside of the recorded cell that makes it, and {error}"
+            ) from None
+    json_entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
+
+
+def reseed(page, number):
+    """Let torch and NumPy draw as they do behind this cell, recorded or not."""
+    seed = zlib.crc32(f"{page} {number}".encode())
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def as_run(notebook, page, folder=None):
+    """Return a page's recorded cells' code as it is to be run, by number: from the record, or
+    anew into a folder.
+    """
+    made = {}
+    for number, cell in cells_of(notebook).items():
+        behind = f"import records as _records\n_records.reseed({page!r}, {number})"
+        if folder is None:
+            first = (
+                f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
+            )
+            made[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
+            continue
+        first = (
+            "import records as _records\nimport time as _time\n"
+            "_before, _began = _records.state(globals()), _time.perf_counter()"
+        )
+        last = (
+            f"_records.keep({str(folder / f'{number}.json')!r}, globals(), "
+            f"{wanted(notebook, cell)!r}, _before, _began, {sorted(bound(cell.source))!r})"
+        )
+        made[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
+    return made
+
+
+def printed(cell, stream="stdout"):
+    """Return what a cell wrote to a stream; refuse anything that it showed."""
+    if any(output.output_type != "stream" for output in cell.outputs):
+        raise ValueError("a recorded cell prints, and shows nothing else: draw in another one")
+    return "".join(output.text for output in cell.outputs if output.name == stream)
+
+
+# Values, as JSON.
+
+
+def encoded(value):
+    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts,
+    arrays, tensors.
+
+    It comes back as it was, but for arrays and lists of more than `SMALL` floats: `packed` says how
+    those are kept.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if (
+        isinstance(value, list)
+        and len(value) > SMALL
+        and all(type(item) is float for item in value)
+    ):
+        import numpy as np
+
+        return {**encoded(np.array(value)), MARK: "list"}
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if type(value) is tuple:
+        return {MARK: "tuple", "items": [encoded(item) for item in value]}
+    if isinstance(value, dict):
+        items = [[encoded(key), encoded(item)] for key, item in value.items()]
+        plain = all(isinstance(key, str) and key != MARK for key in value)
+        return dict(items) if plain else {MARK: "dict", "items": items}
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
+        return {**encoded(value.detach().cpu().numpy()), MARK: "torch"}
+    if kind == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
+        # so that a row lies in a row
+        array = value if value.ndim == 0 or value.flags.c_contiguous else value.copy()
+        mark = "numpy" if type(value).__name__ == "ndarray" else "number"
+        about = {MARK: mark, "dtype": str(array.dtype), "shape": list(array.shape)}
+        if array.size <= SMALL and array.dtype.kind != "c":
+            return {**about, "numbers": array.reshape(-1).tolist()}
+        return about | packed(array.reshape(-1))
+    raise TypeError(
+        f"a value of {type(value).__module__}.{type(value).__qualname__} cannot be recorded"
+    )
+
+
+def packed(numbers):
+    """Return the bytes of many numbers, one after the other, and the type that they are kept as.
+
+    64-bit floats keep 32 bits if that changes none by more than a millionth of it. Floats below 32
+    with at most three decimals are kept as whole thousandths, in 16 bits.
+    """
+    import numpy as np
+
+    kept, about = numbers, {}
+    if numbers.dtype == "f8":
+        with np.errstate(over="ignore"):
+            narrow = numbers.astype("f4")
+        kept = (
+            narrow if np.allclose(narrow, numbers, rtol=1e-6, atol=0, equal_nan=True) else numbers
+        )
+    # perhaps rounded to three decimals
+    if numbers.dtype.kind == "f" and np.abs(numbers).max(initial=0) < 32:
+        whole = np.round(1000 * numbers.astype("f8")).astype("i2")
+        if np.array_equal((whole / 1000).astype(numbers.dtype), numbers):
+            kept, about = whole, {"parts": 1000}
+    # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are
+    # compressed well.
+    planes = kept.view("u1").reshape(-1, kept.itemsize).T.tobytes()
+    return {
+        "as": kept.dtype.str,
+        **about,
+        "bytes": base64.b85encode(zlib.compress(planes, 9)).decode(),
+    }
+
+
+def unpacked(kept):
+    """Return the numbers that were packed, one after the other."""
+    import numpy as np
+
+    planes = np.frombuffer(zlib.decompress(base64.b85decode(kept["bytes"])), "u1")
+    numbers = (
+        np.ascontiguousarray(planes.reshape(np.dtype(kept["as"]).itemsize, -1).T)
+        .view(kept["as"])
+        .reshape(-1)
+    )
+    return (numbers / kept["parts"] if "parts" in kept else numbers).astype(kept["dtype"])
+
+
+def decoded(kept):
+    """Return the value that was encoded."""
+    if isinstance(kept, list):
+        return [decoded(item) for item in kept]
+    if not isinstance(kept, dict):
+        return kept
+    kind = kept.get(MARK)
+    if kind is None:
+        return {key: decoded(item) for key, item in kept.items()}
+    if kind == "tuple":
+        return tuple(decoded(item) for item in kept["items"])
+    if kind == "dict":
+        return {decoded(key): decoded(item) for key, item in kept["items"]}
+    import numpy as np
+
+    array = np.array(kept["numbers"], dtype=kept["dtype"]) if "numbers" in kept else unpacked(kept)
+    array = array.reshape(kept["shape"])
+    if kind == "number":
+        return array[()]
+    if kind == "list":
+        return array.tolist()
+    if kind == "torch":
+        import torch
+
+        return torch.from_numpy(array)
+    return array
+
+
+def parts(value, path=""):
+    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each;
+    lengths as well.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from parts(item, f"{path}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        yield f"{path} length", str(len(value))
+        for place, item in enumerate(value):
+            yield from parts(item, f"{path}[{place}]")
+    else:
+        yield path, value
+
+
+# The record of a page.
+
+
+def path_of(page, records=FOLDER):
+    """Return where what is recorded of a page stands, in a folder of records."""
+    return Path(records) / f"{page}.json"
+
+
+def read(page, records=FOLDER):
+    """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
+    try:
+        made = json.loads(path_of(page, records).read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return None
+    for cell in made.get("cells", ()):
+        if IN_CHAPTER in cell["values"].values():
+            shared = of_chapter(page, records)
+            own = cell["values"].items()
+            cell["values"] = {
+                name: shared.get(name, value) if value == IN_CHAPTER else value
+                for name, value in own
+            }
+    return made
+
+
+def of_chapter(page, records):
+    """Return the recorded values of the first page of a page's chapter, as JSON, by name;
+    nothing for that page.
+    """
+    chapter = of_page(page, BOOK.parent)
+    made = read(chapter, records) if chapter != page else None
+    return (
+        {name: value for cell in made["cells"] for name, value in cell["values"].items()}
+        if made
+        else {}
+    )
+
+
+def is_current(page, notebook):
+    """Tell whether what is recorded of a page was made by the code that it has now."""
+    kept = read(page)
+    count = len(cells_of(notebook))
+    try:
+        return (
+            bool(kept)
+            and kept.get("digest") == digest(notebook)
+            and len(kept.get("cells", ())) == count
+        )
+    except SyntaxError:
+        return False
+
+
+def lacking(page, notebook):
+    """Return why a page cannot have its experiments from its record, with the cell or None; None
+    if it can.
+    """
+    kept, cells = read(page), cells_of(notebook)
+    having = kept["cells"] if kept else []
+    if len(having) != len(cells):
+        return f"{len(cells)} of its cells are recorded, and its record has {len(having)}", None
+    for number, cell in cells.items():
+        own = having[number]["values"]
+        names = [name for name in wanted(notebook, cell) if own.get(name, IN_CHAPTER) == IN_CHAPTER]
+        if names:
+            return f"its record has no {', '.join(names)}", cell
+    return None
+
+
+def write(page, notebook, folder, records=FOLDER):
+    """Write down a page's recorded cells, as they were run with `as_run`, which kept their
+    values in a folder.
+    """
+    cells = []
+    for number, cell in cells_of(notebook).items():
+        kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
+        cells.append({"seconds": kept["seconds"], "printed": printed(cell), **kept})
+    put(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
+
+
+def put(page, made, records=FOLDER):
+    """Write a page's record into a folder of records.
+
+    A large value of its chapter's first page is only there.
+    """
+    others = [path.stem for path in Path(records).glob(f"{page[:3]}*.json") if path.stem != page]
+    sharing = [other for other in others if of_page(other, BOOK.parent) == page]
+    # then the values change that they have from here
+    before = {other: read(other, records) for other in sharing}
+    shared = {
+        name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE
+    }
+    cells = []
+    for cell in made["cells"]:
+        own = {
+            name: IN_CHAPTER if name in shared and shared[name] == value else value
+            for name, value in cell["values"].items()
+        }
+        cells.append(cell | {"values": own})
+    json_entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
+    for other, made_of_it in before.items():
+        put(other, made_of_it, records)
+
+
+def made_with():
+    """Return what a record is made with."""
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "python": platform.python_version(),
+        **{name: metadata.version(name).partition("+")[0] for name in ("numpy", "torch")},
+        "processor": processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def processor():
+    """Return this machine's processor, in words."""
+    try:
+        found = re.search(
+            r"^model name\s*:\s*(.+)$",
+            Path("/proc/cpuinfo").read_text(encoding="utf8"),
+            re.MULTILINE,
+        )
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()

@@ -1,0 +1,782 @@
+"""The watch: what is handed in through nbgrader's exchange is graded at once, and answered."""
+
+import errno
+import json
+import os
+import random
+import re
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import types
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from exchange_tools import OTHERS, exchange_of, notebook_with, submit
+from toy_course import RIGHT, run, toy_course
+
+from autograder.authoring.release import release
+from autograder.commands import doctor
+from autograder.course import deadlines, locks
+from autograder.course.config import ROOT, Course, UserError
+from autograder.course.watch_settings import WatchSettings
+from autograder.exchange import fairness, permissions, watch
+from autograder.exchange.publishing import Publisher
+from autograder.exchange.state import HandIns, Row, State
+from autograder.exchange.watch import Watch
+from autograder.feedback import notice
+from autograder.grades import gradebook, late, records, report
+from autograder.grades.records import record_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
+WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be several users"
+)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A released toy course."""
+    course = toy_course(tmp_path_factory.mktemp("toy") / "course")
+    for exercise in course.sources():
+        release(course, exercise)
+    return course
+
+
+class Class:
+    """A course with an exchange, in which the students are names of one system user."""
+
+    def __init__(self, toy, folder, settings="", owners=False):
+        shutil.copytree(toy.root, folder / "course")
+        self.root = folder / "exchange"
+        lines = f"\nc.Exchange.root = {str(self.root)!r}\nc.Watch.check_owner = {owners}\n"
+        with (folder / "course" / "nbgrader_config.py").open("a", encoding="utf-8") as file:
+            file.write(lines + settings)
+        self.course = Course(root=folder / "course", into=folder / "course")
+        self.exchange = exchange_of(self.course, self.root)
+        self.events = []
+
+    def say(self, event, **values):
+        self.events.append((event, values.get("student", ""), values))
+
+    def told(self, *wanted):
+        """Return the students that events of these kinds are about."""
+        return [student for event, student, _ in self.events if event in wanted]
+
+    def notes(self):
+        """Return what the watch said that is wrong, and that it went on."""
+        return [values["note"] for event, _, values in self.events if event in ("waits", "goes on")]
+
+    def submit(self, student, answers=RIGHT, request="", notebooks=("01-toy",), **named):
+        text = notebook_with(self.course, answers, request)
+        files = {f"{name}.ipynb": text for name in notebooks}
+        return submit(self.exchange, student, files, **named)
+
+    def watch(self, **named):
+        return Watch(self.course, self.exchange, self.say, jobs=1, **named)
+
+    def once(self):
+        """Do what there is to do."""
+        with self.watch() as watching:
+            watching.run(once=True)
+            return watching.troubles
+
+
+@pytest.fixture
+def school(toy, tmp_path):
+    return Class(toy, tmp_path)
+
+
+def text_of(page):
+    return " ".join(BeautifulSoup(page, "html.parser").get_text(" ").split())
+
+
+# Whose turn it is.
+
+
+def rows(*works, arrived=None):
+    return [
+        Row(f"{number}", student, exercise, arrived=float(number))
+        for number, (student, exercise) in enumerate(works)
+    ]
+
+
+def chosen(waiting, attempts=float("inf"), hour=float("inf")):
+    return fairness.choose(waiting, lambda row: attempts, lambda student: hour)
+
+
+def names(found):
+    return [row.name for row in found]
+
+
+def test_students_take_turns_and_only_the_newest_counts():
+    waiting = rows(("ada", "1"), ("ada", "2"), ("ada", "3"), ("ben", "1"), ("ada", "1"))
+    choice = chosen(waiting)
+    assert names(choice.superseded) == ["0"]
+    assert names(choice.grade) == ["4", "3", "1", "2"] or names(choice.grade)[:2] == ["1", "3"]
+
+
+def test_a_flood_delays_no_one():
+    flood = [("mal", str(number)) for number in range(200)]
+    choice = chosen(rows(*flood, ("ada", "1"), ("ben", "1")))
+    assert {row.student for row in choice.grade[:3]} == {"mal", "ada", "ben"}
+    choice = chosen(rows(*[("mal", "1")] * 200, ("ada", "1")))
+    assert len(choice.superseded) == 199 and len(choice.grade) == 2
+
+
+def test_limits_hold_back_or_leave_out():
+    waiting = rows(("ada", "1"), ("ada", "2"), ("ben", "1"))
+    choice = chosen(waiting, hour=1)
+    assert len(choice.grade) == 2 and len(choice.later) == 1 and choice.limited == []
+    assert names(chosen(waiting, attempts=0).limited) == ["0", "1", "2"]
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('c.Watch.shows = "all"', 'c.Watch.shows should be one of "points", "reasons"'),
+        ("c.Watch.attempts = -1", "c.Watch.attempts should be a whole number above 0"),
+        ("c.Watch.per_hours = 3", "c.Watch.per_hours, but there is no such key. Did you mean"),
+        ('c.Watch.scores = "canvas"', 'c.Watch.scores should be one of "", "lti"'),
+    ],
+)
+def test_a_wrong_setting_is_one_line(toy, tmp_path, line, message):
+    school = Class(toy, tmp_path, f"{line}\n")
+    with pytest.raises(UserError) as error:
+        WatchSettings.configured(school.course.config)
+    assert message in str(error.value)
+
+
+def test_the_settings_have_defaults(school):
+    found = WatchSettings.configured(school.course.config)
+    assert found == WatchSettings("points", 0, 20, "", check_owner=False)
+
+
+# The database of hand-ins.
+
+
+def test_a_row_is_kept_and_found_again(tmp_path):
+    path = tmp_path / "watch.db"
+    with HandIns(path) as hand_ins:
+        row = hand_ins.keep(Row("a", "ada", "1", arrived=2.0, secret="s", notebooks=["n"]))
+        other = hand_ins.keep(Row("b", "ada", "1", State.GRADED, arrived=1.0, graded=9.0))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with HandIns(path) as hand_ins:
+        assert hand_ins.in_state(State.WAITING) == [row] and hand_ins.names == {"a", "b"}
+        assert hand_ins.newest_graded() == [other]
+        assert hand_ins.count_attempts("ada", "1") == hand_ins.count_attempts("ada") == 1
+        assert hand_ins.count_attempts("ada", since=9.5) == 0
+
+
+def test_a_damaged_database_is_named(tmp_path):
+    (tmp_path / "watch.db").write_bytes(b"no database, but long enough to be one" * 30)
+    with pytest.raises(UserError, match=r"watch.db is damaged: .* Move it away"):
+        HandIns(tmp_path / "watch.db")
+
+
+# Taking, without grading.
+
+
+def test_hand_ins_are_taken_and_refused_with_a_line_each(school):
+    school.submit("ada")
+    unfinished = school.submit("ben", finish=False)
+    odd = submit(school.exchange, "x", {}, name="x+y+2026-01-01 UTC")
+    (school.exchange / "inbound" / "stray").write_text("")
+    with school.watch() as watching:
+        watching.look()
+        watching.look()
+        assert school.told("taken") == ["ada"] and len(school.told("refused")) == 2
+        reasons = {
+            values["name"]: values["reason"]
+            for _, _, values in school.events[:3]
+            if "reason" in values
+        }
+        assert reasons["stray"] == "it is a file, not a folder"
+        assert reasons[odd.folder.name] == "there is no exercise y"
+        unfinished.folder.chmod(0o777)
+        watching.look()
+        assert school.told("taken") == ["ada", "ben"]
+
+
+def test_a_half_written_one_is_refused_after_ten_minutes(school, monkeypatch):
+    school.submit("ada", finish=False)
+    with school.watch() as watching:
+        watching.look()
+        assert school.events == []
+        now = time.monotonic()
+        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
+        watching.look()
+        (event,) = school.events
+        assert event[0] == "refused" and "10 minutes have passed" in event[2]["reason"]
+
+
+def test_one_user_is_copied_a_few_at_a_time(toy, tmp_path):
+    school = Class(toy, tmp_path)
+    hand_ins = [school.submit("mal") for _ in range(12)]
+    with school.watch() as watching:
+        watching.look()
+        assert len(school.told("taken")) == watch.MOST_AT_ONCE
+        watching.look()
+        watching.look()
+        assert len(school.told("taken")) == len(hand_ins)
+        taken = [values["name"] for event, _, values in school.events if event == "taken"]
+        assert taken == [hand_in.folder.name for hand_in in hand_ins]
+
+
+@as_root
+def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
+    school = Class(toy, tmp_path, owners=True)
+    right = school.submit("daemon", uid=OTHERS["daemon"])
+    future = datetime(2099, 1, 1, tzinfo=UTC)
+    school.submit("daemon", WRONG, uid=OTHERS["bin"], time=future)
+    with school.watch() as watching:
+        watching.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        assert row.secret == right.secret
+        (refused,) = watching.hand_ins.in_state(State.REFUSED)
+        assert refused.note == "it belongs to bin, not to daemon" and refused.secret == ""
+
+
+def test_a_copy_that_was_killed_is_made_again(school):
+    school.submit("ada")
+    waiting = school.course.submitted / ".waiting"
+    for left in ("a.part", "b", "c.old"):
+        (waiting / left).mkdir(parents=True)
+    with school.watch() as watching:
+        assert list(waiting.iterdir()) == []
+        watching.look()
+        (copy,) = waiting.iterdir()
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o700
+    with school.watch() as watching:
+        assert list(waiting.iterdir()) == [copy]
+        watching.look()
+        assert school.told("taken") == ["ada"]
+
+
+def test_an_exchange_that_vanishes_and_returns_is_waited_for(school):
+    with school.watch() as watching:
+        school.root.rename(school.root.with_name("away"))
+        for _ in range(3):
+            watching.look()
+        (note,) = school.notes()
+        assert "No such file or directory" in note and note.endswith("/inbound")
+        school.root.with_name("away").rename(school.root)
+        school.submit("ada")
+        watching.look()
+        assert school.notes()[1:] == ["exchange: in order again"]
+        assert school.told("taken") == ["ada"]
+
+
+def test_a_full_disk_is_waited_for(school, monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fail(*arguments, **named):
+        raise full
+
+    school.submit("ada")
+    with school.watch() as watching:
+        with monkeypatch.context() as patch:
+            patch.setattr("autograder.exchange.inbound.HandIn.write", fail)
+            watching.look()
+            watching.look()
+        assert school.notes() == ["No space left on device"]
+        watching.look()
+        assert school.told("taken") == ["ada"]
+
+
+def test_a_second_watch_is_refused(school):
+    with school.watch(), pytest.raises(UserError, match="Another watch runs for this course"):
+        school.watch().__enter__()
+    with school.watch():
+        pass
+
+
+# Answers, without grading.
+
+
+def page_of(course, student, secret, text):
+    """Write a feedback page as `grade` does."""
+    place = course.graded(student, "01-toy")
+    place.pages.mkdir(parents=True, exist_ok=True)
+    (place.pages / "submission_secret.txt").write_text(secret)
+    place.page.write_text(text, encoding="utf-8")
+
+
+def test_pages_are_published_under_each_notebooks_name_for_all_to_read(school):
+    secret = secrets.token_hex(64)
+    row = Row("a", "ada", "01-toy", State.GRADED, time.time(), secret, ["01-toy", "01-toy.zh"])
+    page_of(school.course, "ada", secret, f"<html lang='en'>{notice.HERE}</html>")
+    before = os.umask(0o077)
+    try:
+        with school.watch() as watching:
+            shutil.rmtree(school.exchange / "feedback")
+            row = watching.publisher.publish(row)
+    finally:
+        os.umask(before)
+    pages = list((school.exchange / "feedback").iterdir())
+    assert len(pages) == 2 and all(re.fullmatch(r"[0-9a-f]{32}\.html", page.name) for page in pages)
+    assert {stat.S_IMODE(page.stat().st_mode) for page in pages} == {0o644}
+    assert stat.S_IMODE((school.exchange / "feedback").stat().st_mode) == 0o711
+    assert "This is the hand-in of" in pages[0].read_text()
+    with school.watch() as watching:
+        assert watching.publisher.publish(row) is row  # it is published
+        page_of(school.course, "ada", secret, f"<html lang='en'>{notice.HERE}new</html>")
+        assert watching.publisher.publish(row) != row
+
+
+def test_a_page_of_another_hand_in_is_not_published(school):
+    row = Row("a", "ada", "01-toy", State.GRADED, time.time(), secrets.token_hex(64), ["01-toy"])
+    page_of(school.course, "ada", secrets.token_hex(64), "<html lang='en'>theirs</html>")
+    with school.watch() as watching:
+        watching.publisher.publish(row)
+    (page,) = (school.exchange / "feedback").iterdir()
+    assert "theirs" not in page.read_text() and "You handed in a newer one" in page.read_text()
+
+
+def test_points_can_be_left_out_of_a_page():
+    points = "<!--points--><b>3</b><!--/points-->"
+    page = f"<html>{points}{notice.HERE}why{points}</html>"
+    assert notice.with_notice(page, [], points=False) == "<html>why</html>"
+    assert "<b>3</b>" in notice.with_notice(page, [], points=True)
+
+
+def test_the_platform_gets_scores_after_a_batch_and_then_once_a_minute(toy, tmp_path, monkeypatch):
+    school = Class(toy, tmp_path, 'c.Watch.scores = "lti"\n')
+    lines = [["1 score sent"], [], []]
+    module = types.ModuleType("autograder.school.lti")
+    module.send_pending = lambda course: lines.pop(0)
+    monkeypatch.setitem(sys.modules, "autograder.school.lti", module)
+    with school.watch() as watching:
+        watching.send_scores(now=True)
+        watching.send_scores(now=False)
+        assert len(lines) == 2
+        watching._scores_at = 0
+        watching.send_scores(now=False)
+        assert len(lines) == 1
+    assert [values["note"] for event, _, values in school.events] == ["1 score sent"]
+
+
+# With grading.
+
+
+def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
+    """One with a Chinese notebook alone, one without a secret; and a umask that closes all."""
+    ada = school.submit("ada", WRONG, notebooks=("01-toy", "01-toy.zh"))
+    ben = school.submit("ben", notebooks=("01-toy.zh",))
+    school.submit("cai", secret="")
+    before = os.umask(0o077)
+    try:
+        assert school.once() == []
+    finally:
+        os.umask(before)
+    assert sorted(school.told("graded")) == ["ada", "ben", "cai"]
+    assert sorted(school.told("published")) == ["ada", "ben"]
+    page = text_of(ada.feedback())
+    assert ada.feedback() == ada.feedback("01-toy.zh")
+    assert "This is the hand-in of" in page and "Where points were lost" in page
+    assert "At most 20 of your hand-ins are graded in an hour; 19 are left." in page
+    assert ben.feedback("01-toy.zh") and not ben.feedback()
+    for hand_in, name in ((ada, "01-toy"), (ben, "01-toy.zh")):
+        assert stat.S_IMODE(hand_in.path(name).stat().st_mode) == 0o644
+    for path in (school.course.submitted, school.course.autograded, school.course.feedback):
+        assert {stat.S_IMODE(each.stat().st_mode) for each in path.rglob("*")} <= {0o600, 0o700}
+    (stamp,) = {
+        record_of(school.course, name, "01-toy").seconds_late for name in ("ada", "ben", "cai")
+    }
+    assert stamp == 0
+    path = school.course.into / "report.html"
+    assert len(report.write(school.course, path).today) == 3
+    assert "Handed in today: 3 submissions" in text_of(path.read_text())
+    anonymous = report.write(school.course, path, anonymous=True)
+    assert len(anonymous.today) == 3 and "ada" not in path.read_text()
+    # Nothing is done twice, and a hand-in without a secret leaves none of an earlier one.
+    school.events.clear()
+    school.submit("ada", secret="")
+    school.once()
+    assert school.told("graded", "published") == ["ada"]
+    assert "submission_secret.txt" not in {
+        path.name for path in school.course.into.glob("*/ada/01-toy/*")
+    }
+    assert "Where points were lost" in text_of(ada.feedback())  # its own answer stays
+
+
+def test_a_newer_one_is_graded_and_the_older_says_so(isolated, school):
+    older = school.submit("ada", WRONG)
+    with school.watch() as watching:
+        watching.look()
+        newer = school.submit("ada")
+        watching.run(once=True)
+    assert school.told("superseded") == school.told("graded") == ["ada"]
+    assert "You handed in a newer one before it was graded." in text_of(older.feedback())
+    assert "6 of 9 points" in text_of(newer.feedback())
+    third = school.submit("ada", WRONG)
+    school.once()
+    assert "Where points were lost" in text_of(third.feedback())
+    assert "6 of 9 points" in text_of(newer.feedback())
+
+
+def test_attempts_and_the_hourly_limit_are_counted_and_told(isolated, toy, tmp_path):
+    school = Class(toy, tmp_path, "c.Watch.attempts = 1\n")
+    first = school.submit("ada", WRONG)
+    school.once()
+    assert "0 of 1 graded hand-ins of this exercise are left." in text_of(first.feedback())
+    asks = school.submit("ada", WRONG, request="add: Why?")  # to ask is no attempt
+    school.once()
+    assert "Your regrade request on add waits" in text_of(asks.feedback())
+    again = school.submit("ada")
+    school.once()
+    assert school.told("limited") == ["ada"]
+    assert "only 1 hand-ins of this exercise are graded" in text_of(again.feedback())
+    assert record_of(school.course, "ada", "01-toy").score < 6
+
+    with (school.course.root / "nbgrader_config.py").open("a") as file:
+        file.write("c.Watch.attempts = 0\nc.Watch.per_hour = 1\n")
+    school.course = Course(root=school.course.root, into=school.course.into)
+    waits = school.submit("ada")
+    school.once()
+    assert "It is not graded yet: at most 1 of your hand-ins" in text_of(waits.feedback())
+    with school.watch() as watching:  # an hour later
+        for row in watching.hand_ins.in_state(State.GRADED):
+            watching.hand_ins.keep(watch.replace(row, graded=row.graded - 3601))
+        watching.run(once=True)
+    assert "6 of 9 points" in text_of(waits.feedback())
+
+
+LATE = f"""
+c.AssignLatePenalties.plugin_class = "{late.PLUGIN}"
+c.PerDay.percent = 50
+"""
+
+
+def due(school, when, extension=""):
+    lines = f"[due]\n01-toy = {when.strftime('%Y-%m-%dT%H:%M:%SZ')}\n{extension}"
+    deadlines.path_of(school.course).write_text(lines, encoding="utf-8")
+
+
+def test_the_time_of_arrival_decides_what_is_late_and_asking_costs_nothing(isolated, toy, tmp_path):
+    school = Class(toy, tmp_path, LATE)
+    now = datetime.now(UTC)
+    due(school, now + timedelta(hours=1))
+    early = school.submit("ada", WRONG)
+    school.submit("mal", WRONG, time=now - timedelta(days=9))
+    school.once()
+    points = record_of(school.course, "ada", "01-toy").score
+    due(school, now - timedelta(seconds=1))  # before what comes next; ada's has another time
+    stamp = (now - timedelta(minutes=1)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    for path in school.course.root.glob("*/ada/01-toy/timestamp.txt"):
+        path.write_text(stamp)
+    school.submit("ada", WRONG, request="add: Why not minus?")
+    school.submit("mal", WRONG, time=now - timedelta(days=9))
+    school.once()
+    record = record_of(school.course, "ada", "01-toy")
+    assert [request.text for request in record.requests] == ["Why not minus?"]
+    rows = {row["student_id"]: row for row in records.rows(school.course)}
+    assert rows["mal"]["late_submission_penalty"] > 0
+    assert early.feedback() and points > 0
+
+
+def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
+    school = Class(toy, tmp_path, 'c.Watch.shows = "reasons"\n')
+    hand_in = school.submit("ada", WRONG)
+    school.once()
+    page = hand_in.feedback()
+    assert "Each element is the sum of the two." in text_of(page)
+    assert not re.search(r"\bof 9 points|class=\"n\"|made-of|−\d|of [369]\b", page)
+    assert "of 9 points" in school.course.graded("ada", "01-toy").page.read_text()
+
+    config = school.course.root / "nbgrader_config.py"
+    config.write_text(config.read_text().replace('"reasons"', '"after due date"'))
+    school.course = Course(root=school.course.root, into=school.course.into)
+    due(school, datetime.now(UTC) + timedelta(hours=1))
+    school.once()
+    page = text_of(hand_in.feedback())
+    assert "You can fetch the feedback after" in page and "sum of the two" not in page
+    extension = '[[extension]]\nstudent = "ada"\nexercise = "01-toy"\ntime = "2h"\n'
+    due(school, datetime.now(UTC) - timedelta(hours=1), extension)
+    school.once()
+    assert "You can fetch the feedback after" in text_of(hand_in.feedback())
+    due(school, datetime.now(UTC) - timedelta(hours=1))
+    school.once()
+    assert "of 9 points" in hand_in.feedback()
+
+
+def test_a_page_that_changes_later_is_published_again(isolated, school):
+    hand_in = school.submit("ada", WRONG)
+    school.once()
+    before = hand_in.feedback()
+    with gradebook.opened(school.course) as book:
+        book.find_comment("add", "01-toy", "01-toy", "ada").manual_comment = "See page 3."
+        book.db.commit()
+    assert run(school.course, "grade", "--into", school.course.into).exit_code == 0
+    assert hand_in.feedback() == before
+    school.once()
+    assert "See page 3." in hand_in.feedback()
+
+
+def test_a_gradebook_that_another_program_has_is_waited_for(isolated, school):
+    school.submit("ada")
+    with school.watch() as watching:
+        with locks.lock(school.course.gradebook.with_name("gradebook.db.lock"), print):
+            watching.look()
+            assert not watching.grade()
+            watching._retry_at = 0
+            assert not watching.grade()
+            (note,) = school.notes()
+            assert "Waiting until the gradebook" in note and "is free. In use by" in note
+        watching._retry_at = 0
+        assert watching.grade()
+        assert school.told("graded") == ["ada"] and len(school.notes()) == 2
+
+
+def test_a_full_disk_while_pages_are_published_is_waited_for(isolated, school, monkeypatch):
+    hand_in = school.submit("ada")
+
+    def fail(self, name, page):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "_write", fail)
+        assert school.once() == ["No space left on device"]
+    assert hand_in.feedback() is None and school.told("graded") == ["ada"]
+    assert school.once() == []
+    assert "6 of 9 points" in text_of(hand_in.feedback())
+
+
+# As a program.
+
+
+@contextmanager
+def started(school, *options):
+    """Start a watch as a program; its events are lines of JSON."""
+    command = [sys.executable, "-m", "autograder", "watch", "--json", "--jobs", "1"]
+    with subprocess.Popen(
+        [*command, "--course", str(school.course.root), *options],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(condition, seconds=120):
+    """Wait for something, and fail if it does not come."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.1)
+    return found
+
+
+def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, school):
+    with started(school) as process:
+        until(lambda: (school.course.into / "watch.db").exists())
+        hand_in = school.submit("ada", WRONG)
+        until(hand_in.feedback)
+        process.send_signal(signal.SIGTERM)
+        output = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, output
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    events = [event for event in events if event["event"] != "note"]  # of this machine's homes
+    kinds = [event["event"] for event in events]
+    assert kinds == ["watching", "taken", "graded", "published", "ended"], output
+    assert events[2]["score"] < 6 and events[3]["seconds"] < 120
+
+
+def killed_at_random(school, kills, students=4):
+    """Hand in while a watch is killed again and again; return the hand-ins that have to be
+    answered.
+    """
+    random.seed(1)
+    hand_ins = []
+    for number in range(kills):
+        with started(school) as process:
+            for student in range(students):
+                answers = {**WRONG, "twice": f"def twice(a):\n    return {number} + 2 * a"}
+                hand_ins.append(school.submit(f"student{student}", answers))
+            time.sleep(random.uniform(0, 12))
+            process.kill()
+    with started(school, "--once") as process:
+        output = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, output
+    return hand_ins
+
+
+def assert_each_is_answered_once(school, hand_ins, students=4):
+    assert all(hand_in.feedback() for hand_in in hand_ins)
+    for student in range(students):
+        record = record_of(school.course, f"student{student}", "01-toy")
+        digests = [entry["submission"] for entry in record.history] + [record.submission]
+        assert len(digests) == len(set(digests))  # none was graded twice
+        newest = text_of(hand_ins[student - students].feedback())
+        assert "You handed in a newer one" not in newest
+    with HandIns(school.course.into / "watch.db") as rows:
+        assert rows.in_state(State.WAITING) == [] and rows.unanswered() == []
+        assert len(rows.names) == len(hand_ins)
+    assert list((school.course.submitted / ".waiting").iterdir()) == []
+    assert not list((school.exchange / "feedback").glob("*-tmp.html"))
+
+
+def test_a_watch_that_is_killed_loses_nothing_and_does_nothing_twice(isolated, school):
+    hand_ins = killed_at_random(school, 2, students=2)
+    assert_each_is_answered_once(school, hand_ins, students=2)
+
+
+@pytest.mark.long
+def test_ten_kills_lose_nothing(isolated, school):
+    assert_each_is_answered_once(school, killed_at_random(school, 10))
+
+
+@as_root
+@pytest.mark.long
+def test_attacks_of_another_user_change_nothing_and_delay_no_one(isolated, toy, tmp_path):
+    """daemon works, bin attacks: links, a pipe, another name, 2099, changes, many files, a flood."""
+    school = Class(toy, tmp_path, owners=True)
+    mine, theirs = OTHERS["daemon"], OTHERS["bin"]
+    stop = threading.Event()
+    with started(school) as process:
+        until(lambda: (school.course.into / "watch.db").exists())
+        first = school.submit("daemon", WRONG, uid=mine)
+        until(first.feedback)
+        before = first.feedback()
+        text = notebook_with(school.course, WRONG)
+
+        def attack(change):
+            hand_in = submit(school.exchange, "bin", {"01-toy.ipynb": text}, finish=False)
+            change(hand_in.folder)
+            os.chown(hand_in.folder, theirs, theirs)
+            hand_in.folder.chmod(0o777)
+            return hand_in
+
+        secret = school.course.secret
+        attacks = [
+            attack(lambda folder: (folder / "a").symlink_to(secret)),
+            attack(lambda folder: (folder / "a").hardlink_to(secret)),
+            attack(lambda folder: os.mkfifo(folder / "a")),
+        ]
+        for name in ("daemon", "bin"):
+            school.submit(name, uid=theirs, time=datetime(2099, 1, 1, tzinfo=UTC))
+        many = {f"data/{number}": "" for number in range(10_000)}
+        submit(school.exchange, "bin", {"01-toy.ipynb": text, **many}, uid=theirs)
+        changing = school.submit("bin", uid=theirs)
+
+        def change():
+            while not stop.is_set():
+                (changing.folder / "01-toy.ipynb").write_text(text)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for _ in range(200):
+                school.submit("bin", uid=theirs)
+            began = time.monotonic()
+            second = school.submit("daemon", uid=mine)
+            until(second.feedback)
+            assert time.monotonic() - began < 60
+        finally:
+            stop.set()
+            thread.join()
+            process.kill()
+    assert first.feedback() == before
+    assert "6 of 9 points" in text_of(second.feedback())
+    assert all(hand_in.feedback() is None for hand_in in attacks)
+    assert secret.read_text().strip() not in "".join(
+        path.read_text() for path in (school.exchange / "feedback").iterdir()
+    )
+    assert record_of(school.course, "daemon", "01-toy").score == 6
+
+
+# Collecting without grading, and what is open to others.
+
+
+@pytest.fixture(autouse=True)
+def umask():
+    """Commands of a course with an exchange close what they write; tests do not stay so."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
+    school.submit("ada", WRONG)
+    time.sleep(0.02)
+    newer = school.submit("ada")
+    school.submit("ben", finish=False)
+    link = school.submit("cai", finish=False)
+    (link.folder / "x").symlink_to("/etc/passwd")
+    link.folder.chmod(0o777)
+    done = run(school.course, "collect", "exchange", "--into", school.course.into)
+    assert done.exit_code == 0, done.output
+    output = " ".join(done.output.split())
+    assert "x is a link." in output and "it was not completed." in output
+    assert "1 written to submitted, 0 left unchanged, 2 refused." in output
+    folder = school.course.submitted / "ada" / "01-toy"
+    assert (folder / "submission_secret.txt").read_text() == newer.secret
+    assert not (school.course.submitted / "cai").exists()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    again = run(school.course, "collect", "exchange", "--into", school.course.into).output
+    assert "0 written to submitted, 1 left unchanged, 2 refused." in " ".join(again.split())
+    with school.watch():
+        done = run(school.course, "collect", "exchange", "--into", school.course.into)
+    assert done.exit_code == 1 and "takes hand-ins by itself" in " ".join(done.output.split())
+
+
+def test_collect_exchange_needs_an_exchange(toy, tmp_path):
+    shutil.copytree(toy.root, tmp_path / "course")
+    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    for command in (("collect", "exchange"), ("watch",)):
+        done = run(course, *command, "--into", course.into)
+        assert done.exit_code == 1
+        assert "No exchange is configured. Set c.Exchange.root" in " ".join(done.output.split())
+
+
+def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
+    course, home = school.course, tmp_path / "home"
+    home.mkdir(mode=0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(0o755)  # for this test alone, others can come here
+    (course.root / "submitted").mkdir(mode=0o777)
+    (course.root / "submitted").chmod(0o777)
+    for name in ("gradebook.db", ".course-secret"):
+        (course.root / name).write_text("")
+        (course.root / name).chmod(0o644)
+    school.root.chmod(0o777)
+    (school.exchange / "inbound").chmod(0o777)
+    (school.exchange / "feedback").chmod(0o755)
+
+    def fixes():
+        return {fault.path: fault.fix for fault in permissions.faults(course, [home])}
+
+    found = fixes()
+    assert set(found) >= {
+        course.gradebook, course.secret, course.submitted, course.root / "solutions", home,
+        school.root, school.exchange / "inbound", school.exchange / "feedback",
+    }  # fmt: skip
+    for fix in found.values():
+        subprocess.run(fix, shell=True, check=True)
+    assert fixes() == {}
+    assert stat.S_IMODE(school.root.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((school.exchange / "inbound").stat().st_mode) == 0o2733
+    course.gradebook.chmod(0o644)
+    course.root.chmod(0o700)  # nobody can come there
+    assert fixes() == {}
+    course.root.chmod(0o755)
+    unsafe = [one for one in doctor._shared(course.root) if one.state == "unsafe"]
+    assert f"{course.gradebook}: other users can read or change it" in [one.found for one in unsafe]
+
+
+def test_nothing_is_unsafe_where_students_are_no_users(toy):
+    assert list(permissions.faults(toy)) == []
