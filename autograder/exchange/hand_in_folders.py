@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autograder.course.config import Exercise
+from autograder.course.config import STAMP, Exercise
 from autograder.exchange.inbound import HandIn
 from autograder.grading.batch import read_text
 from autograder.grading.recent import read_stamp
 from autograder.grading.submissions import SECRET, Submission
-from autograder.school.hand_ins import STAMP, STAMP_FORMAT
+from autograder.school.hand_ins import STAMP_FORMAT
 
 WAITING = ".waiting"
 """A folder in `submitted/`; no student has a name with a dot at its beginning."""

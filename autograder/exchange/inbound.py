@@ -21,6 +21,7 @@ from pathlib import Path
 
 from dateutil import parser
 
+from autograder.course.config import STAMP
 from autograder.course.limits import Limits
 from autograder.grading.submissions import (
     MOST_DEPTH,
@@ -155,7 +156,7 @@ class HandIn:
         """
         folder.mkdir(mode=0o700)
         contents = dict(self.files)
-        contents["timestamp.txt"] = self.submitted.astimezone(UTC).strftime(stamp_format).encode()
+        contents[STAMP] = self.submitted.astimezone(UTC).strftime(stamp_format).encode()
         if self.secret:
             contents[SECRET] = self.secret.encode()
         for relative, data in contents.items():

@@ -431,7 +431,7 @@ class Batch:
         graded, secret = self._paths(task), task.unit.secret
         keep_text(graded.folder / SECRET, secret)
         keep_text(graded.pages / SECRET, secret)
-        keep_text(graded.pages / graded.stamp.name, task.submitted if secret else "")
+        keep_text(graded.pages / STAMP, task.submitted if secret else "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
@@ -572,14 +572,14 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     """
     if graded == unit.digest or not (unit.request.strip() or unit.secret):
         return False
-    graded_paths = course.graded(unit.student, unit.assignment)
-    stamp = read_text(graded_paths.stamp)
-    secret = read_text(graded_paths.folder / SECRET)
+    paths = course.graded(unit.student, unit.assignment)
+    stamp = read_text(paths.stamp)
+    secret = read_text(paths.folder / SECRET)
     before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
     if stamp is None or before is None or now is None or now < before:
         return False
     with_secret = {**unit.files, SECRET: (secret or "").encode()}
-    digests = [digest_of(unit.data, stamp.encode(), files) for files in (unit.files, with_secret)]
+    digests = [digest_of(unit.data, stamp.encode(), beside) for beside in (unit.files, with_secret)]
     return graded in digests
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from exchange_tools import OTHERS, exchange_of, notebook_with, submit
-from test_grading import RIGHT, run
+from toy_course import RIGHT, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.commands import doctor
 from autograder.course import deadlines, locks
-from autograder.course.config import Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import fairness, permissions, watch
 from autograder.exchange.publishing import Publisher
@@ -529,7 +529,7 @@ def test_a_page_that_changes_later_is_published_again(isolated, school):
 def test_a_gradebook_that_another_program_has_is_waited_for(isolated, school):
     school.submit("ada")
     with school.watch() as watching:
-        with locks.held(school.course.gradebook.with_name("gradebook.db.lock"), print):
+        with locks.lock(school.course.gradebook.with_name("gradebook.db.lock"), print):
             watching.look()
             assert not watching.grade()
             watching._retry_at = 0
