@@ -2,7 +2,7 @@
 
 import re
 
-LAB_SECONDS = 180  # a server starts, and JupyterLab loads, on a machine that tests share
+LAB_SECONDS = 400  # a server starts, and JupyterLab loads, on a machine that tests share
 PATIENCE = 60_000
 
 
