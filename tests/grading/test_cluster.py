@@ -689,7 +689,7 @@ def of_two(first_gpus=0, **more):
     """A cluster of two workers that never answer."""
     own = cluster.Cluster.__new__(cluster.Cluster)
     own.__dict__.update(
-        client=Silent(), number=0, digest="d", given={}, homeless=deque(), done=deque(),
+        client=Silent(), number=0, digest="d", submitted={}, homeless=deque(), answers=deque(),
         on_gpus=set(),
         finished=queue.SimpleQueue(), next_look=float("inf"), gpus_are_gone=False, **more,
         workers={name: cluster._Worker(name, name, 1, n, True) for name, n in (("one", first_gpus), ("two", 0))},
