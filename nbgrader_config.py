@@ -49,8 +49,8 @@ c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2ht
 # c.PerDay.at_most = 3  # days late; later work gets no points
 # c.PerDay.free_days = 5  # of each student, in the whole course
 
-# `watch` grades what students submit through nbgrader's exchange at once. `autograder/course/watch_settings.py` has all
-# settings. For example:
+# `watch` grades what students submit through nbgrader's exchange at once.
+# `autograder/course/watch_settings.py` has all settings. For example:
 # c.Exchange.root = "/srv/nbgrader/exchange"
 # c.Watch.shows = "points"  # at once; or "reasons", or "after due date"
 # c.Watch.attempts = 0  # graded for a student and exercise; 0 for any number

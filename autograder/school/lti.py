@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autograder.checking import files
 from autograder.course import deadlines, locks
 from autograder.course.config import CONFIG, Course, UserError, check_setting
 from autograder.course.deadlines import Deadlines
@@ -173,9 +174,7 @@ class State:
     def add(self, grade: Grade) -> None:
         """Note that the platform has taken a score."""
         self.scores[_name(grade)] = _score(grade)
-        new = self.path.with_name(f"{FILE}.new")
-        new.write_text(json.dumps(self.scores, indent=1), encoding="utf-8")
-        new.replace(self.path)
+        files.write(self.path, json.dumps(self.scores, indent=1))
 
 
 def send_pending(course: Course) -> list[str]:
@@ -272,7 +271,7 @@ class Platform:
         registration.set_tool_private_key(private)
         registration.set_tool_public_key(public)
         connector = ServiceConnector(registration, _session())
-        endpoint = {"lineitems": launches.lineitems, "scope": launches.scope}
+        endpoint: Any = {"lineitems": launches.lineitems, "scope": launches.scope}
         self._titles = {exercise.name: exercise.title for exercise in course.released()}
         self._service = AssignmentsGradesService(connector, endpoint)
         self._columns: dict[str, Any] = {}
@@ -298,7 +297,7 @@ class Platform:
             column = LineItem()
             column.set_tag(name)
             column.set_resource_id(name)
-            column.set_label(self._titles.get(name, name))
+            column.set_label(self._titles.get(name) or name)
             column.set_score_maximum(float(grade["max_score"]))
             self._columns[name] = self._service.find_or_create_lineitem(column)
         return self._columns[name]

@@ -35,7 +35,6 @@ from autograder.exchange.watch import Watch
 from autograder.feedback import notice
 from autograder.grades import gradebook, late, records, report
 from autograder.grades.records import record_of
-from conftest import ROOT, toy_course
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
 WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
