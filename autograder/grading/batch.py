@@ -29,7 +29,7 @@ from autograder.checking import files
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
