@@ -88,8 +88,10 @@ class Watch:
         """Wait for something."""
         end = time.monotonic() + LONGEST
         while not condition():
-            if self.process.poll() is not None or time.monotonic() > end:
-                sys.exit("the watch ended, or takes too long")
+            waits = [event["note"] for event in self.events if event["event"] == "waits"]
+            if waits or self.process.poll() is not None or time.monotonic() > end:
+                self.process.terminate()
+                sys.exit(f"the watch waits, ended, or takes too long: {waits}")
             time.sleep(0.05)
 
     def idle(self, seconds):

@@ -109,7 +109,7 @@ class Watch:
         self._troubles: dict[str, str] = {}
         self._notes: set[str] = set()
         self._failed: set[str] = set()
-        self._turn, self._is_warm = 0, True
+        self._turn, self._has_fault = 0, False
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
         self._looked_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
@@ -253,7 +253,10 @@ class Watch:
             batch = self._chosen(waiting)
             if not batch:
                 return False
+            self._has_fault = False
             self._grade_rows(batch)
+            if self._has_fault:  # the next try gets other workers
+                self.executor.release()
             self._failed.clear()
             self._pause = FIRST_PAUSE
             return True
@@ -344,33 +347,43 @@ class Watch:
         )
         session.isolate(wanted=True, fall_back=False, warn=self._note)
         session.warn = _refuse_busy
-        done, self._is_warm = 0, True
+        grades: dict[tuple[str, str], Record] = {}
+        with_page = set()
         with session:
             for step, record, _kept in session.run():
-                row = rows.get((record.student, record.assignment))
-                if row and step == "graded":
-                    done += 1
-                    rows[row.work] = self._graded(row, record)
-                elif row:
-                    rows[row.work] = self._publish_now(row)
-                self.progress(f"{record.student} {record.assignment}", done, len(rows))
+                work = record.student, record.assignment
+                if step == "graded":
+                    grades[work] = record
+                    self._log_grade(rows[work], record)
+                else:
+                    rows[work] = self._finish(rows[work], record)
+                    with_page.add(work)
+                self.progress(f"{record.student} {record.assignment}", len(grades), len(rows))
                 self._look_again()
-        if not self._is_warm:  # the next try gets other workers
-            self.executor.release()
-        for row in rows.values():  # of those whose page was right already, nothing is yielded
-            self._publish_now(row)
+        for work in grades.keys() - with_page:  # the page was right already
+            self._finish(rows[work], grades[work])
 
-    def _graded(self, row: Row, record: Record) -> Row:
-        if record.kind == Kind.INFRASTRUCTURE and row.tries + 1 < TRIES:
+    def _log_grade(self, row: Row, record: Record) -> None:
+        if record.kind == Kind.INFRASTRUCTURE:
             self._log("failed", row, reason=str(record.reason))
-            self._is_warm = False
+        else:
+            self._log("graded", row, score=record.score, max_score=record.max_score)
+
+    def _finish(self, row: Row, record: Record) -> Row:
+        """Let a hand-in be graded, now that it has a page, and publish that; return its row.
+
+        Until then it waits: if the batch ends before, another one makes what is missing.
+        """
+        is_our_fault = record.kind == Kind.INFRASTRUCTURE
+        if is_our_fault and row.tries + 1 < TRIES:
             self._retry_at = time.monotonic() + FIRST_PAUSE
+            self._has_fault = True
             return self.hand_ins.keep(replace(row, tries=row.tries + 1))
-        attempt = row.attempt and record.kind != Kind.INFRASTRUCTURE
-        row = replace(row, state=State.GRADED, graded=time.time(), attempt=attempt)
-        self.hand_ins.keep(row)
-        self._log("graded", row, score=record.score, max_score=record.max_score)
-        return row
+        if row.state != State.GRADED:
+            attempt = row.attempt and not is_our_fault
+            row = replace(row, state=State.GRADED, graded=time.time(), attempt=attempt)
+            self.hand_ins.keep(row)
+        return self._publish_now(row)
 
     # Answers.
 

@@ -35,6 +35,7 @@ from autograder.exchange.watch import Watch
 from autograder.feedback import notice
 from autograder.grades import gradebook, late, records, report
 from autograder.grades.records import record_of
+from autograder.grading import batch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
 WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
@@ -552,6 +553,21 @@ def test_a_full_disk_while_pages_are_published_is_waited_for(isolated, school, m
     assert hand_in.feedback() is None and school.told("graded") == ["ada"]
     assert school.once() == []
     assert "6 of 9 points" in text_of(hand_in.feedback())
+
+
+def test_a_batch_that_ends_between_a_grade_and_its_page_is_completed(isolated, school, monkeypatch):
+    hand_in = school.submit("ada", WRONG)
+
+    def fail(self, task):
+        raise RuntimeError("this is a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.Batch, "_has_early_page", fail)
+        assert school.once() == ["RuntimeError: this is a test"]
+    assert school.told("graded") == ["ada"] and hand_in.feedback() is None
+    assert school.once() == []
+    assert "Where points were lost" in text_of(hand_in.feedback())
+    assert record_of(school.course, "ada", "01-toy").history == []
 
 
 # As a program.
