@@ -406,10 +406,10 @@ def test_a_space_separates_chinese_and_latin_letters(tmp_path, monkeypatch):
 
 def test_vs_code_gives_the_path_of_the_notebook(exercise, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    assert suite._language_here() == ""
+    assert suite._notebook_language() == ""
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "__vsc_ipynb_file__", str(exercise.edition("zh_CN")), raising=False)
-    assert suite._language_here() == "zh_CN"
+    assert suite._notebook_language() == "zh_CN"
 
 
 # Where submissions come in.

@@ -114,7 +114,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     answers = benchmarks("classes").answers_of(folder.name)
     code = code_of(answers.released)
     first = [written for _, written, _ in code].index(True)
-    namespace = run(source for _, _, source in code[:first])
+    released = run(source for _, _, source in code[:first])
     examine = answers.exercise.suite.examine
     for subject in answers.subjects:
         listed = answers.listed(subject, "right") | answers.listed(subject, "wrong")
@@ -122,8 +122,8 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
         every = 5 if "torch" in vars(answers.exercise.checks) else 1
         for label, answer in list(listed.items())[::every]:
             cell = answers.cell(subject, label)
-            namespace = run([cell], namespace)
-            assert all(namespace[name] is value for name, value in namespace.items()), label
+            namespace = run([cell], released)
+            assert all(namespace[name] is value for name, value in released.items()), label
             assert set(answers.subjects) & set(namespace) == {subject}, label
             outcomes = [
                 [
@@ -183,12 +183,12 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
 def test_every_kind_of_error_is_one(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
-    namespace = run(
+    released = run(
         source for check, written, source in code_of(answers.released) if not check and not written
     )
     for name, spoil in classes.ERRORS.items():
         for subject in answers.subjects:
-            namespace = run([spoil(answers.stubs[subject], 7)], namespace)
+            namespace = run([spoil(answers.stubs[subject], 7)], released)
             assert (subject not in namespace) == (name == "no Python")
             assert score(answers, subject, namespace.get(subject)) == 0
 

@@ -1100,7 +1100,7 @@ def test_a_truth_value_is_no_number(list_wrong):
         return np.ones(3)
 
     list_wrong(scalar, ones)
-    for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3) > 0, "")]:
+    for got, cause in [(1.0, "scalar"), (True, ""), (np.ones(3), "ones"), (np.ones(3) > 0, "")]:
         assert suite.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
 
 
@@ -1633,13 +1633,13 @@ def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt
         collected = []  # noqa: RUF012 (the mistake)
 
         def add(self, item):
-            self.kept.append(item)
-            return list(self.kept)
+            self.collected.append(item)
+            return list(self.collected)
 
     (check,) = suite.checks
     failures = [str(attempt(check, Collects_shared, SEED).failure) for _ in range(2)]
     assert failures == ["another's as well"] * 2
-    assert Collects_shared.kept == []
+    assert Collects_shared.collected == []
 
 
 # Where many mistakes come to the same, and where a mistake lies elsewhere.

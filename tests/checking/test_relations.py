@@ -35,9 +35,10 @@ def case(change, number, shape=("b", "n_q", "n_k")):
     return Mismatch(expected, np.asarray(change(expected, sizes)), sizes=sizes)
 
 
-def relation_to(change):
-    """Return what is said of a change, by three draws."""
-    return str(relate(case(change, 1), lambda: [case(change, number) for number in (2, 3)]))
+def relation_to(change, **named):
+    """Return the relation that three draws show for a change."""
+    others = [case(change, number, **named) for number in (2, 3)]
+    return str(relate(case(change, 1, **named), lambda: others))
 
 
 def one_wrong(e, places):

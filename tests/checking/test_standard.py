@@ -56,7 +56,7 @@ def failures(suite, function, seed=1):
 
 
 def test_checks_are_declared_in_order_with_names_weights_and_needs(suite):
-    checks = suite.of("scores")
+    checks = suite.checks_of("scores")
     assert [check.__name__ for check in checks] == [f"scores_{kind}" for kind in KINDS]
     assert [check.weight for check in checks] == [1, 2, 1, 0, 0.5, 0.5]
     assert [check.needs for check in checks] == [(), *[("scores_shape",)] * 5]
@@ -162,7 +162,7 @@ def test_a_check_of_each_function_may_need_another_one():
     def second(function, draw):
         """Comes second."""
 
-    assert [check.needs for check in suite.of("g")] == [(), ("g_first",)]
+    assert [check.needs for check in suite.checks_of("g")] == [(), ("g_first",)]
 
 
 def test_a_mistake_of_two_classes_is_listed_for_each():

@@ -112,7 +112,7 @@ def test_grade_prints_one_document_that_says_what_the_gradebook_says(graded):
 
 def test_a_gradebooks_password_is_in_no_document(toy):
     class Nothing:
-        records, unchanged, left_out, renewed = (), 0, 0, 0
+        records, kept, left_out, renewed = (), 0, 0, 0
 
     document = documents.of_grades(
         Course(root=toy.root, db="postgresql+psycopg://ada:secret@db/grades"), Nothing()

@@ -54,7 +54,7 @@ def test_seeds_follow_from_the_key_and_the_key_has_the_hash(bare):
     key = drawn.key("01-toy")
     text = f"attention-by-hand 1\0commitment\x0001-toy\0{key}"
     assert drawn.commitment("01-toy") == hashlib.sha256(text.encode()).hexdigest()
-    assert drawn.of("01-toy", DIGEST) == (
+    assert drawn.for_submission("01-toy", DIGEST) == (
         by_hand(key, f"checks\0{DIGEST}"),
         by_hand(key, f"guest\0{DIGEST}"),
     )
@@ -69,7 +69,7 @@ def test_the_page_for_instructors_says_how_to_compute_both(bare, capsys):
     exec(code.replace("THE KEY", key).replace("THE DIGEST", DIGEST), {})
     assert (
         capsys.readouterr().out
-        == f"{drawn.commitment('01-qkv')}\n{drawn.of('01-qkv', DIGEST)[0]}\n"
+        == f"{drawn.commitment('01-qkv')}\n{drawn.for_submission('01-qkv', DIGEST)[0]}\n"
     )
 
 
@@ -90,14 +90,14 @@ def test_nothing_else_follows_from_a_key(bare):
             for kind in ("key", "late key")
             for digest in digests
         }
-    other = {seed for digest in digests for seed in drawn.of("02-other", digest)}
+    other = {seed for digest in digests for seed in drawn.for_submission("02-other", digest)}
     earlier = {
         seeds.seed_for(drawn.secret, purpose, digest)
         for purpose in ("01-toy", "guest\x0001-toy")
         for digest in digests
     }
     drawn.reveal("01-toy")
-    late = {seed for digest in digests for seed in drawn.of("01-toy", digest)}
+    late = {seed for digest in digests for seed in drawn.for_submission("01-toy", digest)}
     assert not from_key & (other | earlier | late)
     assert drawn.secret not in bare.revealed.read_text() and list(
         json.loads(bare.revealed.read_text())
@@ -118,12 +118,14 @@ def test_nothing_else_follows_from_a_key(bare):
 def test_a_grade_keeps_its_seed_and_only_one_that_was_drawn_again_gets_another(bare):
     drawn = Seeds(bare)
     earlier = seeds.seed_for(drawn.secret, "01-toy", DIGEST)
-    first, _ = drawn.of("01-toy", DIGEST)
+    first, _ = drawn.for_submission("01-toy", DIGEST)
     drawn.reveal("01-toy")
-    late, _ = drawn.of("01-toy", DIGEST)
+    late, _ = drawn.for_submission("01-toy", DIGEST)
     origins = {first: Origin.KEY, late: Origin.LATE, earlier: Origin.EARLIER, 7: Origin.REDRAWN}
     assert {seed: drawn.origin("01-toy", DIGEST, seed) for seed in origins} == origins
-    assert [drawn.of("01-toy", DIGEST, seed)[0] for seed in (first, late, earlier, 7)] == [
+    assert [
+        drawn.for_submission("01-toy", DIGEST, seed)[0] for seed in (first, late, earlier, 7)
+    ] == [
         first,
         late,
         earlier,

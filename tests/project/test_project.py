@@ -398,14 +398,14 @@ def test_each_seam_is_in_the_table_and_has_a_test():
             assert (ROOT / file).exists() or (ROOT / "autograder" / file).exists(), file
         assert tests.startswith("`test_")
         for file, test in re.findall(r"`(test_\w+)::(test_\w+)`", tests):
-            (path,) = (ROOT / "tests").rglob(f"{file}.py")
+            (path,) = [*ROOT.glob(f"tests/**/{file}.py"), *ROOT.glob(f"book/**/{file}.py")]
             assert f"def {test}(" in path.read_text(encoding="utf-8"), (file, test)
 
 
 # Files that a README names, and that only a build, a grader or another program makes.
 MADE = re.compile(
     r"_build/.*|(submitted|autograded|feedback)/.*|.*\.zh\.ipynb|checking\.zip|grade\.json|gradebook\.db|grades\.csv"
-    r"|report\.html|revealed\.json|deadlines\.toml|exercise\.json|nbextension/index\.js"
+    r"|report\.html|settings\.toml|launches\.json|lti\.pem|revealed\.json|deadlines\.toml|exercise\.json|nbextension/index\.js"
 )
 PATH = re.compile(
     r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)"

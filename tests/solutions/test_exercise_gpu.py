@@ -46,5 +46,5 @@ def test_new_tokens_beside_a_cache_cost_the_models_layer_no_copy_of_it(n):
     cache = types.SimpleNamespace(append=lambda k, v: (keys, values))
     keys, values = torch.randn(2, 1, 1, 2000, 8)
     with torch.no_grad():
-        peak = memory.held(lambda x: layer(x, None, True, cache), torch.randn(1, n, 64))
+        peak = memory.peak_memory(lambda x: layer(x, None, True, cache), torch.randn(1, n, 64))
     assert peak[1] < 400_000

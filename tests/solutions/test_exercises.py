@@ -294,7 +294,9 @@ def test_checks_that_measure_say_so(folder):
         # of one that several functions have
         body = check.__name__.removeprefix(f"{check.subject}_")
         defined = helpers.definitions([tree], check.__name__) or helpers.definitions([tree], body)
-        assert defined, check.__name__
+        if not defined:  # made by `checking.standard`, or by a function of another name
+            assert not check.measured, check.__name__
+            continue
         code = [part for node in defined for part in ast.walk(node)]
         names = {getattr(part, field, None) for part in code for field in ("id", "attr", "name")}
         assert check.measured == bool(names & MEASURING), check.__name__
