@@ -26,6 +26,8 @@ import classes
 import nbformat
 import psutil
 
+from autograder.authoring import json_entries
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results.json"
 SETTINGS = """
@@ -173,7 +175,7 @@ def main():
         "load": round(os.getloadavg()[0], 1),
         "counts": found,
     }
-    given.results.write_text(json.dumps(kept, indent=1) + "\n")
+    json_entries.write(given.results, kept)
 
 
 if __name__ == "__main__":

@@ -183,8 +183,9 @@ class Watch:
                 self._refuse(name, error)
             except Unfinished as error:
                 self._wait_for(name, error)
-        taken: dict[int, int] = defaultdict(int)
-        for _, user, name in sorted(complete):
+        taken: dict[object, int] = defaultdict(int)
+        for _, owner, name in sorted(complete):
+            user = owner if self.owner_of else name.partition("+")[0]
             if taken[user] < MOST_AT_ONCE and not self.stopping:
                 taken[user] += 1
                 self._take(folder, name)
