@@ -274,6 +274,7 @@ class Watch:
                 self._leave(each, State.SUPERSEDED)
         else:
             self._log(str(State.SUPERSEDED), row)
+        self._delays.remove(row.name)
         return sum(len(data) for data in hand_in.files.values())
 
     def _wait_for(self, name: str, error: Unfinished) -> None:
@@ -492,7 +493,8 @@ class Watch:
         """Publish the answer to a hand-in, or skip it for some time if the program fails on it."""
         if self._delays.is_due(row.name):
             with self._skipping(row.name):
-                return self._publish(row)
+                row = self._publish(row)
+                self._delays.remove(row.name)
         return row
 
     def _publish(self, row: Row) -> Row:
@@ -548,8 +550,6 @@ class Watch:
             if self._delays.add(name):
                 reason = text.line(f"{type(error).__name__}: {error}", 200)
                 self.say("note", note=f"{name} is skipped, and tried again later: {reason}")
-        else:
-            self._delays.remove(name)
 
     @contextlib.contextmanager
     def _trouble(self, place: str) -> Iterator[None]:

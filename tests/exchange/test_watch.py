@@ -251,9 +251,9 @@ def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
 
 def raw(school, name):
     """Make a complete folder of this name in the exchange."""
-    folder = os.fsencode(school.exchange / "inbound") + b"/" + name
-    os.mkdir(folder)
-    os.chmod(folder, 0o777)
+    folder = school.exchange / "inbound" / os.fsdecode(name)
+    folder.mkdir()
+    folder.chmod(0o777)
 
 
 def test_a_name_that_is_no_text_is_refused_once(school):
@@ -266,9 +266,9 @@ def test_a_name_that_is_no_text_is_refused_once(school):
         watching.look()
         rows = watching.hand_ins.in_state(State.REFUSED)
         assert watching.troubles == [] and school.told("taken") == ["ada"]
-    assert [row.name for row in rows] == [
+    assert {row.name for row in rows} == {
         "me%FF+01-toy+2024-01-01 00:00:00 UTC", "me+%FF+2024-01-01 00:00:00 UTC",
-    ] or len(rows) == 2  # fmt: skip
+    }  # fmt: skip
     assert len(school.told("refused")) == 2
     json.dumps(school.events, ensure_ascii=False).encode()
 
