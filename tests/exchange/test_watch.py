@@ -28,7 +28,7 @@ from autograder.commands import doctor
 from autograder.course import deadlines, locks
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
-from autograder.exchange import fairness, permissions, watch
+from autograder.exchange import collecting, fairness, permissions, watch
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.state import HandIns, Row, State
 from autograder.exchange.watch import Watch
@@ -920,6 +920,26 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     with school.watch():
         done = run(school.course, "collect", "exchange", "--into", school.course.into)
     assert done.exit_code == 1 and "takes hand-ins by itself" in " ".join(done.output.split())
+
+
+def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch):
+    raw(school, b"me+\xff+2024-01-01 00:00:00 UTC")
+    broken = school.submit("ada", time="2024-01-01 00:00:00 -9999").folder.name
+    school.submit("ben")
+    read = collecting.inbound.read
+
+    def fail(folder, entry, *rest):
+        if entry.name == broken:
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        return read(folder, entry, *rest)
+
+    monkeypatch.setattr(collecting.inbound, "read", fail)
+    found = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in found.written] == ["ben"]
+    assert (broken, "OSError: [Errno 36] File name too long") in found.refused
+    monkeypatch.setattr(collecting.inbound, "read", read)
+    found = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in found.written] == ["ada"]
 
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):
