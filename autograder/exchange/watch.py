@@ -50,7 +50,7 @@ MOST_AT_ONCE = 5
 MOST_BYTES, MOST_BYTES_OF_ALL = 150_000_000, 1_000_000_000
 """How much of one user, and of all, is copied in one look, and a last hand-in beyond it."""
 MOST_REFUSED = 20
-"""Hand-ins that are refused in one look."""
+"""Hand-ins that are refused in one look unread; of those that are read, each user has a few."""
 MOST_IN_BATCH = 60
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -189,14 +189,17 @@ class Watch:
         for name in new:
             if self.stopping:
                 return
+            may_refuse = len(self._refused) < MOST_REFUSED  # if not, a later look does
             with self._skipping(inbound.key_of(name)):
                 try:
                     state = inbound.state_of(folder, name)
                     complete.append((state.st_ctime, state.st_uid, name))
                 except Refused as error:
-                    self._refuse(name, error)
+                    if may_refuse:
+                        self._refuse(name, error)
                 except Unfinished as error:
-                    self._wait_for(name, error)
+                    if may_refuse:
+                        self._wait_for(name, error)
         taken: dict[int, int] = defaultdict(int)
         size: dict[int, int] = defaultdict(int)
         for _, user, name in sorted(complete):
@@ -282,11 +285,7 @@ class Watch:
             self._refuse(name, Refused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
 
     def _refuse(self, name: str, error: Refused) -> None:
-        """Refuse a hand-in for good, in this look or a later one. Its student can fetch the reason,
-        if it is theirs.
-        """
-        if len(self._refused) >= MOST_REFUSED:
-            return
+        """Refuse a hand-in for good. Its student can fetch the reason, if it is theirs."""
         row = Row(
             inbound.key_of(name),
             state=State.REFUSED,
