@@ -1,8 +1,9 @@
 """Logging in through the school's learning platform, by LTI 1.3.
 
 The platform says who somebody is; the account on this machine has to exist already. Each login
-also says under which number the platform knows a person and where it takes scores. `remember`
-writes that down for `watch` and `export --for lti`, which run as the instructor.
+also says under which number the platform knows a person. The instructor's says where the platform
+takes scores: a student could come from another course of the platform. `remember` writes that down
+for `watch` and `export --for lti`, which run as the instructor.
 """
 
 import json
@@ -40,22 +41,24 @@ def log_in(c, settings):
     c.LTIAuthenticator.authorize_url = platform["authorize_url"]
     c.LTIAuthenticator.jwks_endpoint = platform["jwks_url"]
     c.LTIAuthenticator.username_key = platform["username"]
-    group = pwd.getpwnam(settings["instructor"]).pw_gid
-    c.Authenticator.post_auth_hook = partial(remember, Path(platform["launches"]), group)
+    path, instructor = Path(platform["launches"]), pwd.getpwnam(settings["instructor"])
+    c.Authenticator.post_auth_hook = partial(remember, path, instructor)
 
 
-def remember(path, group, authenticator, handler, authentication):
-    """Write down where the platform takes scores, and under which number it knows this person."""
+def remember(path, instructor, authenticator, handler, authentication):
+    """Write down under which number the platform knows this person, and where it takes scores if
+    that is the instructor.
+    """
     claims = authentication["auth_state"]
     launches = {"lineitems": "", "scope": [], "people": {}}
     if path.exists():
         launches = json.loads(path.read_text(encoding="utf-8"))
     endpoint = claims.get(SCORES, {})
-    if endpoint.get("lineitems"):
+    if authentication["name"] == instructor.pw_name and endpoint.get("lineitems"):
         launches["lineitems"] = endpoint["lineitems"]
-        launches["scope"] = endpoint["scope"]
+        launches["scope"] = endpoint.get("scope", [])
     launches["people"][authentication["name"]] = claims["sub"]
-    write(path, json.dumps(launches, indent=1), group)
+    write(path, json.dumps(launches, indent=1), instructor.pw_gid)
     return authentication
 
 

@@ -138,6 +138,7 @@ def _collect_exchange(
 ) -> None:
     """Take the newest hand-in of each student from nbgrader's exchange."""
     from autograder.commands.watch import exchange_of
+    from autograder.exchange import permissions
     from autograder.exchange.collecting import collect
     from autograder.sanitize import text
 
@@ -145,7 +146,9 @@ def _collect_exchange(
         raise UserError(
             "In an exchange, students have the names of system users: leave out --roster."
         )
-    found = collect(where, exchange_of(where, None), submitted, exercise)
+    exchange = exchange_of(where, None)
+    permissions.check_owners(where, exchange)
+    found = collect(where, exchange, submitted, exercise)
     for name, reason in () if anonymous else found.refused:
         warn(f"{text.line(text.name(name), 200)}: {reason}.")
     say(

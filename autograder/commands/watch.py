@@ -73,6 +73,7 @@ def watch(
     where.exercises()
     keep_private(where)
     folder = exchange_of(where, exchange)
+    permissions.check_owners(where, folder)
     with Watch(where, folder, _logger(as_json), submitted, jobs) as watching:
         try:
             with _ended_by_signals(watching), _shown(watching, as_json):

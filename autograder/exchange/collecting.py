@@ -9,11 +9,13 @@ from autograder.course.config import Course, UserError
 from autograder.course.limits import Limits
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import inbound
+from autograder.exchange.delays import is_general
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.inbound import Entry, HandIn, Refused, Unfinished
 from autograder.exchange.watch import LOCK
 from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
+from autograder.sanitize import text
 
 
 @dataclass
@@ -64,10 +66,10 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
                     limit = replace(limits, **settings.limits)
                     try:
                         hand_in = inbound.read(folder, entry, limit, owner_of)
-                    except (Refused, Unfinished) as error:
-                        found.refused.append((entry.name, str(error)))
+                        _write(hand_in, folders, found)
+                    except Exception as error:  # one that fails keeps no other from being taken
+                        found.refused.append((entry.name, _reason(error)))
                         continue
-                    _write(hand_in, folders, found)
                     break
     except FileNotFoundError:
         raise UserError(
@@ -83,8 +85,8 @@ def _newest_first(folder: int, found: Collected) -> list[list[Entry]]:
     for name in sorted(inbound.names_in(folder)):
         try:
             entry, state = Entry.of(name), inbound.state_of(folder, name)
-        except (Refused, Unfinished) as error:
-            found.refused.append((name, str(error)))
+        except Exception as error:
+            found.refused.append((name, _reason(error)))
             continue
         by_work[entry.student, entry.exercise].append((state.st_ctime, entry))
     return [
@@ -102,8 +104,17 @@ def _write(hand_in: HandIn, folders: HandInFolders, found: Collected) -> None:
         found.unchanged += 1
         return
     folders.write(hand_in)
-    folders.place(hand_in.entry.name, student, exercise)
+    folders.place(hand_in.entry.key, student, exercise)
     found.written.append(hand_in.entry)
+
+
+def _reason(error: Exception) -> str:
+    """Return why one hand-in was not taken; raise what would meet all others as well."""
+    if isinstance(error, Refused | Unfinished):
+        return str(error)
+    if is_general(error):
+        raise error
+    return text.line(f"{type(error).__name__}: {error}", 200)
 
 
 def _refuse(holder: str) -> None:

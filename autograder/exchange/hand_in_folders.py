@@ -33,8 +33,8 @@ class HandInFolders:
         self.waiting.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def of_waiting(self, name: str) -> Path:
-        """Return the folder of a hand-in that waits, by its name in the exchange."""
-        return self.waiting / hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+        """Return the folder of a hand-in that waits, by its key."""
+        return self.waiting / hashlib.sha256(name.encode()).hexdigest()[:32]
 
     def of(self, student: str, exercise: str) -> Path:
         """Return the folder in which `grade` looks for a submission."""
@@ -42,7 +42,7 @@ class HandInFolders:
 
     def write(self, hand_in: HandIn) -> None:
         """Write a hand-in among those that wait, completely or not at all."""
-        folder = self.of_waiting(hand_in.entry.name)
+        folder = self.of_waiting(hand_in.entry.key)
         building = folder.with_name(folder.name + PART)
         for left in (building, folder):  # of a run that was killed
             shutil.rmtree(left, ignore_errors=True)

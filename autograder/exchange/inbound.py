@@ -37,6 +37,8 @@ from autograder.sanitize import text
 NAME = re.compile(
     r"(?P<student>.+)\+(?P<exercise>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+[\w-]{12})?"
 )
+LOOKS_LIKE_HAND_IN = re.compile(r"\+\d{4}-\d\d-\d\d[^+]*(?:\+[\w-]{12})?\Z")
+"""A first look at a name, which takes no longer than the name is."""
 COMPLETE = 0o777
 """The mode of a folder to which nbgrader's `submit` writes nothing more."""
 IS_SECRET = re.compile(r"[0-9a-f]{128}")
@@ -46,6 +48,8 @@ MOST_LISTED = 20_000
 """Entries of a hand-in, in all its folders."""
 MOST_NOTEBOOKS = 20
 MOST_SECRET = 1_000
+MOST_PATH, MOST_COMPONENT = 1_000, 140
+"""Bytes of a file's path and of each name in it: a copy, which lies deeper, can have them too."""
 CHUNK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -85,6 +89,11 @@ class Entry:
     exercise: str
     time: datetime | None
 
+    @property
+    def key(self) -> str:
+        """The name as text that any database and log can have."""
+        return key_of(self.name)
+
     @classmethod
     def of(cls, name: str) -> "Entry":
         """Return the entry of this name.
@@ -103,12 +112,25 @@ class Entry:
         return cls(name, student, parts["exercise"], _time_of(parts["time"]))
 
 
+def key_of(name: str) -> str:
+    """Return the name of a hand-in's folder as valid text, which no other name has: bytes that are
+    no UTF-8, control codes and `%` are written as `%` and hex digits.
+    """
+    return text.name(name.replace("%", "%25"))
+
+
+def looks_like_hand_in(name: str) -> bool:
+    """Tell whether a name ends in a time, as that of each hand-in does."""
+    return bool(LOOKS_LIKE_HAND_IN.search(name))
+
+
 def _time_of(written: str) -> datetime | None:
     try:
         time: datetime = parser.parse(written[:100])
+        zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return zoned.astimezone(UTC)  # which some time zones and years do not permit
     except Exception:  # dateutil has many ways to fail on a text that is not a date
         return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -169,8 +191,9 @@ class HandIn:
 
 def _without_ending(names: Iterable[str]) -> list[str]:
     """Return the names of the notebooks among these files, without `.ipynb`, in order."""
-    endings = (name for name in names if name.endswith(".ipynb") and is_notebook(name))
-    return [name.removesuffix(".ipynb") for name in sorted(endings)]
+    notebooks = [name for name in names if name.endswith(".ipynb") and is_notebook(name)]
+    valid = [name for name in notebooks if name == text.valid(name)]
+    return [name.removesuffix(".ipynb") for name in sorted(valid)]
 
 
 def user_name(uid: int) -> str:
@@ -343,7 +366,7 @@ class _Reader:
             raise Refused(f"{shown} is a hard link to another file")
 
     def _enter(self, folder: int, name: str, path: str, state: os.stat_result) -> None:
-        if path.count("/") >= MOST_DEPTH:
+        if path.count("/") >= MOST_DEPTH or _is_too_long(name, path):
             self._leave_out()
             return
         try:
@@ -358,6 +381,9 @@ class _Reader:
             os.close(below)
 
     def _take_notebook(self, folder: int, name: str) -> None:
+        if _is_too_long(name, name):
+            shown = text.line(text.name(name), 100)
+            raise Refused(f"{shown}: the name is longer than {MOST_COMPONENT} bytes")
         if len(self.notebooks) >= MOST_NOTEBOOKS:
             raise Refused(f"it has more than {MOST_NOTEBOOKS} notebooks")
         most = min(self.notebook_bytes, self.limits.notebook_mb * 1_000_000)
@@ -367,7 +393,8 @@ class _Reader:
     def _take_other(self, folder: int, name: str, path: str, size: int) -> None:
         if self.note:
             return
-        if size > self.other_bytes or len(self.others) >= MOST_FILES:
+        is_too_much = size > self.other_bytes or len(self.others) >= MOST_FILES
+        if is_too_much or _is_too_long(name, path):
             self._leave_out()
             return
         self.others[path] = self._contents(folder, name, path, self.other_bytes)
@@ -398,6 +425,11 @@ class _Reader:
             raise Unfinished(f"{shown} changes while it is read")
         self.changed = max(self.changed, after.st_ctime_ns)
         return b"".join(parts)
+
+
+def _is_too_long(name: str, path: str) -> bool:
+    """Tell whether a copy of a file could have a path that the system does not permit."""
+    return len(os.fsencode(name)) > MOST_COMPONENT or len(os.fsencode(path)) > MOST_PATH
 
 
 def _is_same(before: os.stat_result, after: os.stat_result) -> bool:

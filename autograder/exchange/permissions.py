@@ -1,5 +1,7 @@
 """What other users of a shared machine could read or change, each with how to close it."""
 
+import contextlib
+import os
 import pwd
 import shlex
 import stat
@@ -7,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.course.config import Course
+from autograder.course.config import Course, UserError
 
 OTHERS_READ, OTHERS_WRITE, OTHERS_ENTER = 0o004, 0o002, 0o001
 PRIVATE = (
@@ -40,6 +42,7 @@ def faults(course: Course, homes: Iterable[Path] | None = None) -> Iterator[Faul
     """
     if course.exchange is None:
         return
+    yield from _of_owners(course, course.exchange)
     yield from _of_exchange(course.exchange)
     yield from _of_course(course)
     for home in people() if homes is None else homes:
@@ -47,10 +50,37 @@ def faults(course: Course, homes: Iterable[Path] | None = None) -> Iterator[Faul
             yield Fault(home, "other users can look into this home", _command("chmod 700", home))
 
 
+def check_owners(course: Course, exchange: Path) -> None:
+    """Check that the course's folder in the exchange is this user's.
+
+    Any user can make a folder in the exchange's root, and be there first.
+
+    Raises
+    ------
+    UserError
+        If another user owns it, or its folders of hand-ins and feedback, or the exchange's root.
+    """
+    for fault in _of_owners(course, exchange):
+        raise UserError(f"{fault.path}: {fault.found}. Look at it, then run: {fault.fix}")
+
+
 def people() -> list[Path]:
     """Return the home folders of the accounts of people."""
     found = (user for user in pwd.getpwall() if FIRST_USER <= user.pw_uid < NOBODY)
     return sorted({Path(user.pw_dir) for user in found if Path(user.pw_dir) != Path("/")})
+
+
+def _of_owners(course: Course, exchange: Path) -> Iterator[Fault]:
+    """Yield what belongs to others. The course's owner is trusted: watch runs its settings."""
+    trusted = {0, os.geteuid(), course.root.stat().st_uid}
+    for path in (exchange.parent, exchange, exchange / "inbound", exchange / "feedback"):
+        owners = set()
+        with contextlib.suppress(OSError):  # it is not there, or it is a link to nothing
+            owners.add(path.lstat().st_uid)
+            owners.add(path.stat().st_uid)
+        for uid in sorted(owners - trusted):
+            found = f"it belongs to another user (number {uid}), who can change all in it"
+            yield Fault(path, found, _command(f"sudo chown -h {os.geteuid()}", path))
 
 
 def _of_exchange(folder: Path) -> Iterator[Fault]:

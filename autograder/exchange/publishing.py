@@ -24,10 +24,13 @@ from autograder.exchange.state import HandIns, Row, State
 from autograder.grades.reasons import moment
 from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
+from autograder.sanitize import text
 
 FOLDER_MODE = 0o711
 """Of nbgrader's folder of published feedback: no one but its owner can list it."""
 HOUR = 3600
+MOST_PAGES = 4
+"""Pages that are published of a hand-in."""
 
 TAKEN = "This is the hand-in of {time}."
 SUPERSEDED = "You handed in a newer one before it was graded. The newer one has the feedback."
@@ -100,7 +103,7 @@ class Publisher:
         answer = self._answer(row) if row.secret else None
         if answer is None or answer.version == row.published:
             return row
-        for name in row.notebooks:
+        for name in _published(row):
             page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
             self._write(feedback_name(row.secret, name), page)
         return self.hand_ins.keep(replace(row, published=answer.version))
@@ -186,7 +189,7 @@ class Publisher:
                 most=settings.attempts,
             )
         if settings.per_hour:
-            used = self.hand_ins.count_attempts(row.student, since=time.time() - HOUR)
+            used = self.hand_ins.count_graded(row.student, time.time() - HOUR)
             yield counted(
                 "At most {most} of your hand-ins are graded in an hour; {count} is left.",
                 "At most {most} of your hand-ins are graded in an hour; {count} are left.",
@@ -213,6 +216,15 @@ class Publisher:
         except OSError:
             building.unlink(missing_ok=True)
             raise
+
+
+def _published(row: Row) -> list[str]:
+    """Return the notebooks for which pages are published: the exercise's editions. If there is
+    none, then it is the first notebook: a single one is graded under any name.
+    """
+    valid = [name for name in row.notebooks if name == text.valid(name)]
+    editions = [name for name in valid if edition_of(f"{name}.ipynb")[0] == row.exercise]
+    return editions[:MOST_PAGES] or valid[:1]
 
 
 @functools.lru_cache(1000)

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +36,7 @@ class Row:
     Attributes
     ----------
     name : str
-        Of its folder in the exchange.
+        Of its folder in the exchange, as `inbound.key_of` writes it.
     student, exercise : str
     state : State
     arrived : float
@@ -120,8 +120,26 @@ class HandIns:
     def __exit__(self, *error: object) -> None:
         self._database.close()
 
+    def keep_all(self, rows: Sequence[Row]) -> None:
+        """Write several rows, which are on the disk together."""
+        self._database.execute("BEGIN")
+        try:
+            for row in rows:
+                self._write(row)
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+        self.names.update(row.name for row in rows)
+
     def keep(self, row: Row) -> Row:
         """Write a row in place of the one of its name; return it."""
+        self._write(row)
+        self.names.add(row.name)
+        return row
+
+    def _write(self, row: Row) -> None:
         values = [
             row.name, row.student, row.exercise, row.state.value, row.arrived, row.secret,
             json.dumps(row.notebooks), row.note, row.tries, row.graded, int(row.attempt),
@@ -129,8 +147,6 @@ class HandIns:
         ]  # fmt: skip
         marks = ", ".join("?" * len(COLUMNS))
         self._database.execute(f"INSERT OR REPLACE INTO hand_ins VALUES ({marks})", values)  # noqa: S608
-        self.names.add(row.name)
-        return row
 
     def forget(self, name: str) -> None:
         """Remove the row of this name."""
@@ -142,6 +158,10 @@ class HandIns:
         marks = ", ".join("?" * len(states))
         return self._rows(f"state IN ({marks})", states)
 
+    def of_work(self, work: tuple[str, str], state: State) -> list[Row]:
+        """Return the hand-ins of a student and an exercise in a state, the first ones first."""
+        return self._rows("student = ? AND exercise = ? AND state = ?", [*work, state])
+
     def unanswered(self) -> list[Row]:
         """Return the hand-ins in a final state for which nothing is published yet."""
         return self._rows("published = '' AND secret != '' AND state != ?", [State.WAITING])
@@ -152,16 +172,21 @@ class HandIns:
         rows = self._rows(f"state = ? AND arrived IN ({newest})", [State.GRADED, State.GRADED])
         return list({row.work: row for row in rows}.values())
 
-    def count_attempts(self, student: str, exercise: str = "", since: float = 0.0) -> int:
-        """Return how many attempts of a student were graded: of one exercise or all, since then."""
-        asked = "SELECT count(*) FROM hand_ins WHERE state = ? AND attempt AND student = ?"
-        values: list[object] = [State.GRADED, student]
-        if exercise:
-            asked += " AND exercise = ?"
-            values.append(exercise)
-        if since:
-            asked += " AND graded > ?"
-            values.append(since)
+    def count_attempts(self, student: str, exercise: str) -> int:
+        """Return how many attempts of a student at an exercise were graded."""
+        asked = (
+            "SELECT count(*) FROM hand_ins "
+            "WHERE state = ? AND attempt AND student = ? AND exercise = ?"
+        )
+        values = [State.GRADED, student, exercise]
+        return int(self._database.execute(asked, values).fetchone()[0])
+
+    def count_graded(self, student: str, since: float) -> int:
+        """Return how many hand-ins of a student were graded since then, with those that are no
+        attempt: each of them takes the grader's time.
+        """
+        asked = "SELECT count(*) FROM hand_ins WHERE state = ? AND student = ? AND graded > ?"
+        values = [State.GRADED, student, since]
         return int(self._database.execute(asked, values).fetchone()[0])
 
     def _rows(self, condition: str, values: Iterable[object]) -> list[Row]:

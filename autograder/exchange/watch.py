@@ -21,7 +21,8 @@ from autograder.course import locks
 from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
 from autograder.course.watch_settings import LTI, WatchSettings
-from autograder.exchange import inbound
+from autograder.exchange import delays, inbound
+from autograder.exchange.delays import Delays
 from autograder.exchange.fairness import choose
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.inbound import Entry, Refused, Unfinished
@@ -46,6 +47,10 @@ PATIENCE = 600.0
 """Seconds that a hand-in may stay unfinished."""
 MOST_AT_ONCE = 5
 """Hand-ins of one user that are copied in one look."""
+MOST_BYTES, MOST_BYTES_OF_ALL = 150_000_000, 1_000_000_000
+"""How much of one user, and of all, is copied in one look, and a last hand-in beyond it."""
+MOST_REFUSED = 20
+"""Hand-ins that are refused in one look unread; of those that are read, each user has a few."""
 MOST_IN_BATCH = 60
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -108,6 +113,10 @@ class Watch:
         self._first_seen: dict[str, float] = {}
         self._troubles: dict[str, str] = {}
         self._notes: set[str] = set()
+        self._delays = Delays()
+        self._refused: list[Row] = []
+        self._others_noted = 0
+        self._in_batch: set[str] = set()
         self._failed: set[str] = set()
         self._turn, self._has_fault = 0, False
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
@@ -159,10 +168,13 @@ class Watch:
         """Take the hand-ins that are new and complete, in the order of their arrival; tell
         whether there were any.
         """
-        self._looked_at = time.monotonic()
         known = len(self.hand_ins.names)
         with self._trouble("exchange"), inbound.opened(self.exchange / "inbound") as folder:
-            self._take_all(folder)
+            try:
+                self._take_all(folder)
+            finally:
+                self._keep_refused()
+        self._looked_at = time.monotonic()
         return len(self.hand_ins.names) > known
 
     def _look_again(self) -> None:
@@ -171,44 +183,78 @@ class Watch:
             self.look()
 
     def _take_all(self, folder: int) -> None:
-        names = inbound.names_in(folder)
-        new = [name for name in names if name not in self.hand_ins.names]
+        new = self._new_names(folder)
         self._first_seen = {name: self._first_seen.get(name, time.monotonic()) for name in new}
         complete = []
         for name in new:
-            try:
-                state = inbound.state_of(folder, name)
-                complete.append((state.st_ctime, state.st_uid, name))
-            except Refused as error:
-                self._refuse(name, error)
-            except Unfinished as error:
-                self._wait_for(name, error)
+            if self.stopping:
+                return
+            may_refuse = len(self._refused) < MOST_REFUSED  # if not, a later look does
+            with self._skipping(inbound.key_of(name)):
+                try:
+                    state = inbound.state_of(folder, name)
+                    complete.append((state.st_ctime, state.st_uid, name))
+                except Refused as error:
+                    if may_refuse:
+                        self._refuse(name, error)
+                except Unfinished as error:
+                    if may_refuse:
+                        self._wait_for(name, error)
         taken: dict[object, int] = defaultdict(int)
+        size: dict[object, int] = defaultdict(int)
         for _, owner, name in sorted(complete):
             user = owner if self.owner_of else name.partition("+")[0]
-            if taken[user] < MOST_AT_ONCE and not self.stopping:
+            if self.stopping or sum(size.values()) >= MOST_BYTES_OF_ALL:
+                return
+            if taken[user] < MOST_AT_ONCE and size[user] < MOST_BYTES:
                 taken[user] += 1
-                self._take(folder, name)
+                with self._skipping(inbound.key_of(name)):
+                    size[user] += self._take(folder, name)
 
-    def _take(self, folder: int, name: str) -> None:
+    def _new_names(self, folder: int) -> list[str]:
+        """Return the names that may be those of new hand-ins, without those that failed just now.
+
+        Of all others, only the number is remembered: anyone can write any number of them.
+        """
+        names = inbound.names_in(folder)
+        self._note_others([name for name in names if not inbound.looks_like_hand_in(name)])
+        keys = {name: inbound.key_of(name) for name in names if inbound.looks_like_hand_in(name)}
+        return [
+            name
+            for name, key in keys.items()
+            if key not in self.hand_ins.names and self._delays.is_due(key)
+        ]
+
+    def _note_others(self, names: list[str]) -> None:
+        """Log how many names are not those of hand-ins, once and when there are twice as many."""
+        if len(names) > 2 * self._others_noted:
+            self._others_noted = len(names)
+            self.say(
+                "note",
+                note=f"{len(names)} entries of inbound are passed over: their names are not those "
+                f"of hand-ins, such as {text.line(inbound.key_of(names[0]), 100)}.",
+            )
+
+    def _take(self, folder: int, name: str) -> int:
+        """Copy a hand-in, unless it is refused or unfinished; return how many bytes it has."""
         try:
             entry = Entry.of(name)
             exercise = next(
                 (each for each in self.course.released() if each.name == entry.exercise), None
             )
             if exercise is None:
-                raise Refused(f"there is no exercise {text.line(entry.exercise, 100)}")
+                shown = text.line(text.name(entry.exercise), 100)
+                raise Refused(f"there is no exercise {shown}")
             limits = replace(self.limits, **exercise.settings.limits)
             hand_in = inbound.read(folder, entry, limits, self.owner_of)
         except Refused as error:
             self._refuse(name, error)
-            return
+            return 0
         except Unfinished as error:
             self._wait_for(name, error)
-            return
-        self.folders.write(hand_in)
+            return 0
         row = Row(
-            name,
+            entry.key,
             entry.student,
             entry.exercise,
             arrived=hand_in.submitted.timestamp(),
@@ -216,9 +262,24 @@ class Watch:
             notebooks=hand_in.notebooks,
             note=hand_in.note,
         )
-        self.hand_ins.keep(row)
+        waiting = [
+            each
+            for each in self.hand_ins.of_work(row.work, State.WAITING)
+            if each.name not in self._in_batch
+        ]
+        is_newest = all(each.arrived <= row.arrived for each in waiting)
+        if is_newest:
+            self.folders.write(hand_in)
+        self.hand_ins.keep(row if is_newest else replace(row, state=State.SUPERSEDED))
         without = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
         self._log("taken", row, **without)
+        if is_newest:  # each student has one copy of an exercise that waits
+            for each in waiting:
+                self._leave(each, State.SUPERSEDED)
+        else:
+            self._log(str(State.SUPERSEDED), row)
+        self._delays.remove(row.name)
+        return sum(len(data) for data in hand_in.files.values())
 
     def _wait_for(self, name: str, error: Unfinished) -> None:
         if time.monotonic() > self._first_seen[name] + PATIENCE:
@@ -227,7 +288,7 @@ class Watch:
     def _refuse(self, name: str, error: Refused) -> None:
         """Refuse a hand-in for good. Its student can fetch the reason, if it is theirs."""
         row = Row(
-            name,
+            inbound.key_of(name),
             state=State.REFUSED,
             arrived=time.time(),
             secret=error.secret,
@@ -236,9 +297,16 @@ class Watch:
         )
         with contextlib.suppress(Refused):
             entry = Entry.of(name)
-            row = replace(row, student=entry.student, exercise=entry.exercise)
-        self.hand_ins.keep(row)
-        self._log("refused", row, reason=str(error))
+            row = replace(row, student=entry.student, exercise=text.name(entry.exercise))
+        self._refused.append(row)
+
+    def _keep_refused(self) -> None:
+        """Write what one look refused, at once: each write waits for the disk."""
+        rows, self._refused = self._refused, []
+        if rows:
+            self.hand_ins.keep_all(rows)
+        for row in rows:
+            self._log("refused", row, reason=row.note)
 
     # Grading.
 
@@ -255,7 +323,10 @@ class Watch:
             if not batch:
                 return False
             self._has_fault = False
-            self._grade_rows(batch)
+            try:
+                self._grade_rows(batch)
+            finally:
+                self._in_batch = set()
             if self._has_fault:  # the next try gets other workers
                 self.executor.release()
             self._failed.clear()
@@ -287,7 +358,7 @@ class Watch:
         def left_this_hour(student: str) -> float:
             if not self.settings.per_hour:
                 return float("inf")
-            return self.settings.per_hour - self.hand_ins.count_attempts(student, since=hour_ago)
+            return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
         choice = choose(waiting, attempts_left, left_this_hour)
         for row in choice.superseded:
@@ -297,18 +368,24 @@ class Watch:
         for row in choice.later:
             self._publish_now(row)
         batch = []
-        for row in self._batch_of(choice.grade):
-            arrived = datetime.fromtimestamp(row.arrived, UTC)
-            if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
-                self._leave(row, State.SUPERSEDED)
-                continue
-            row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
-            self.folders.place(row.name, row.student, row.exercise)
-            if self.folders.of(row.student, row.exercise).exists():
-                batch.append(row)
-            else:  # someone removed it: it is taken again
-                self.hand_ins.forget(row.name)
+        due = [row for row in choice.grade if self._delays.is_due(row.name)]
+        for row in self._batch_of(due):
+            with self._skipping(row.name):
+                batch += self._placed(row)
         return batch
+
+    def _placed(self, row: Row) -> list[Row]:
+        """Place a hand-in where `grade` looks for it; return it, or nothing if it is not graded."""
+        arrived = datetime.fromtimestamp(row.arrived, UTC)
+        if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
+            self._leave(row, State.SUPERSEDED)
+            return []
+        row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
+        self.folders.place(row.name, row.student, row.exercise)
+        if self.folders.of(row.student, row.exercise).exists():
+            return [row]
+        self.hand_ins.forget(row.name)  # someone removed it: it is taken again
+        return []
 
     def _is_new_work(self, row: Row) -> bool:
         """Tell whether a hand-in is not the graded work again, such as with a regrade request."""
@@ -333,6 +410,7 @@ class Watch:
         from autograder.grading.session import Session
 
         rows = {row.work: row for row in batch}
+        self._in_batch = {row.name for row in batch}
         with gradebook.opened(self.course, _refuse_busy):
             pass
         self._failed.update(row.name for row in batch)
@@ -399,7 +477,7 @@ class Watch:
             errors = []
             for row in rows:  # one that fails keeps no other from being published
                 try:
-                    self._publish(row)
+                    self._publish_unless_failed(row)
                 except TROUBLES as error:
                     errors.append(error)
             if errors:
@@ -408,7 +486,15 @@ class Watch:
     def _publish_now(self, row: Row) -> Row:
         """Publish the answer to a hand-in if that is possible; otherwise `answer` does it later."""
         with contextlib.suppress(*TROUBLES):
-            return self._publish(row)
+            return self._publish_unless_failed(row)
+        return row
+
+    def _publish_unless_failed(self, row: Row) -> Row:
+        """Publish the answer to a hand-in, or skip it for some time if the program fails on it."""
+        if self._delays.is_due(row.name):
+            with self._skipping(row.name):
+                row = self._publish(row)
+                self._delays.remove(row.name)
         return row
 
     def _publish(self, row: Row) -> Row:
@@ -449,6 +535,21 @@ class Watch:
         if self._troubles.get(place) != line:
             self._troubles[place] = line
             self.say("waits", note=line)
+
+    @contextlib.contextmanager
+    def _skipping(self, name: str) -> Iterator[None]:
+        """Skip one hand-in that the program fails on, say so once, and try it again later.
+
+        What would meet all others as well is raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            if delays.is_general(error):
+                raise
+            if self._delays.add(name):
+                reason = text.line(f"{type(error).__name__}: {error}", 200)
+                self.say("note", note=f"{name} is skipped, and tried again later: {reason}")
 
     @contextlib.contextmanager
     def _trouble(self, place: str) -> Iterator[None]:

@@ -5,8 +5,8 @@ gradebook, has those, and is written after each one. A score that is refused the
 sent, and one that is sent twice is the same score.
 
 The platform's addresses and the course's key are `c.LTI` in nbgrader_config.py. The hub writes the
-file `launches` when people log in through the platform: the address that takes scores, and the
-platform's number of each person.
+file `launches` when people log in through the platform: the platform's number of each person, and
+the address that takes scores, when the instructor logs in.
 """
 
 import dataclasses
@@ -116,7 +116,12 @@ class Launches:
         if not found.lineitems:
             raise UserError(
                 "The learning platform has named no address for scores. Permit grade services for "
-                "this tool there, and log in again."
+                "this tool there, and log in again as the instructor."
+            )
+        if not found.scope:
+            raise UserError(
+                "The learning platform permits this tool nothing with scores: it names no scope. "
+                "Permit grade services there, and log in again as the instructor."
             )
         return found
 
@@ -171,6 +176,15 @@ class State:
         """Tell whether the platform has taken this score."""
         return self.scores.get(_name(grade)) == _score(grade)
 
+    def refused_at(self, grade: Grade) -> float:
+        """Return when the platform refused this score, in seconds since 1970; 0 if it did not."""
+        return float(self.scores.get(_name(grade), {}).get("refused", 0))
+
+    def refuse(self, grade: Grade) -> None:
+        """Note that the platform refused a score: it comes after the others in the next run."""
+        self.scores[_name(grade)] = {"refused": time.time()}
+        files.write(self.path, json.dumps(self.scores, indent=1))
+
     def add(self, grade: Grade) -> None:
         """Note that the platform has taken a score."""
         self.scores[_name(grade)] = _score(grade)
@@ -183,13 +197,24 @@ def send_pending(course: Course) -> list[str]:
     Raises
     ------
     UserError
-        If a setting is missing or wrong.
+        If a setting is missing or wrong, or another program sends scores now.
     """
-    return send(course, seconds=SECONDS_OF_WATCH).lines()
+    return send(course, seconds=SECONDS_OF_WATCH, waiting=_refuse_to_wait).lines()
 
 
-def send(course: Course, exercises: Collection[str] = (), seconds: float = math.inf) -> Sent:
+def _refuse_to_wait(holder: str) -> None:
+    raise UserError(f"Another program sends scores now: {holder}.")
+
+
+def send(
+    course: Course,
+    exercises: Collection[str] = (),
+    seconds: float = math.inf,
+    waiting: Callable[[str], None] = lambda holder: None,
+) -> Sent:
     """Send the scores of a course, or of some exercises, that the platform does not have yet.
+
+    `waiting` is called with the name of another program that sends scores, before waiting for it.
 
     Raises
     ------
@@ -197,7 +222,7 @@ def send(course: Course, exercises: Collection[str] = (), seconds: float = math.
         If a setting is missing or wrong, or the packages for it are not installed.
     """
     settings = Settings.configured(course)
-    with locks.lock(course.into / LOCK, waiting=lambda holder: None):
+    with locks.lock(course.into / LOCK, waiting):
         state, sent = State(course), Sent()
         grades = [
             grade
@@ -210,6 +235,7 @@ def send(course: Course, exercises: Collection[str] = (), seconds: float = math.
         if visible:
             launches = Launches.read(course.root / settings.launches)
             known = [grade for grade in visible if grade["student_id"] in launches.people]
+            known.sort(key=state.refused_at)  # what is refused again and again delays no other
             sent.unknown = sorted({grade["student_id"] for grade in visible} - set(launches.people))
             _send(course, settings, launches, known, state, sent, time.monotonic() + seconds)
         return sent
@@ -238,6 +264,7 @@ def _send(
         except (LtiException, RequestException, ValueError) as error:
             status = error.response.status_code if isinstance(error, LtiServiceException) else 0
             sent.refused[_reason(error)].append(_name(grade))
+            state.refuse(grade)
             if not status or status in TEMPORARY or status >= 500:
                 sent.waiting = len(grades) - at - 1
                 return

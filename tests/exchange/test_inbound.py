@@ -252,6 +252,57 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_followed(exchange, mo
     assert "data was replaced while it was read" in refused(exchange, hand_in)
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2024-01-01 00:00:00 -9999", "2024-01-01 00:00:00 UTC-99", "2024-01-01T00:00:00-2400",
+        "9999-12-31 23:59:59 -2359",
+    ],
+)  # fmt: skip
+def test_a_time_zone_that_cannot_be_is_no_time(exchange, time):
+    hand_in = submit(exchange, "ada", NOTEBOOK, time=time)
+    assert Entry.of(hand_in.folder.name).time is None
+    assert abs(read(exchange, hand_in).submitted - datetime.now(UTC)) < timedelta(seconds=10)
+
+
+def test_a_key_is_valid_text_and_each_name_has_another():
+    names = [os.fsdecode(b"\xff"), "%FF", "%25FF", "a\nb", "a%0Ab", "é"]
+    keys = [inbound.key_of(name) for name in names]
+    assert len(set(keys)) == len(names)
+    assert all(key.encode().decode().isprintable() for key in keys)
+    plain = name_of("ada")
+    assert inbound.key_of(plain) == plain
+
+
+def deep_folder(folder, name, depth):
+    """Make folders in each other; their path may be longer than the system permits."""
+    handle = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=handle)
+        below = os.open(name, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = below
+    os.close(os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=handle))
+    os.close(handle)
+
+
+@pytest.mark.parametrize("name", ["d" * 250, "d" * 120])
+def test_paths_that_no_copy_could_have_are_left_out(exchange, name):
+    hand_in = submit(exchange, "ada", NOTEBOOK, finish=False)
+    deep_folder(hand_in.folder, name, 18)
+    hand_in.folder.chmod(0o777)
+    found = read(exchange, hand_in)
+    assert list(found.files) == ["01-toy.ipynb"] and found.note
+    found.write(exchange / "copy", "%Y-%m-%d")
+    long = submit(exchange, "ada", {**NOTEBOOK, "n" * 200 + ".ipynb": "{}"})
+    assert "longer than 140 bytes" in refused(exchange, long)
+
+
+def test_a_notebook_whose_name_is_no_text_has_no_page(exchange):
+    found = read(exchange, submit(exchange, "ada", {**NOTEBOOK, os.fsdecode(b"\xff.ipynb"): "{}"}))
+    assert found.notebooks == ["01-toy"]
+
+
 @as_root
 def test_real_users_own_their_hand_ins(exchange):
     (exchange / "inbound").chmod(0o2733)

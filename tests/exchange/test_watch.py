@@ -28,7 +28,7 @@ from autograder.commands import doctor
 from autograder.course import deadlines, locks
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
-from autograder.exchange import fairness, permissions, watch
+from autograder.exchange import collecting, fairness, permissions, watch
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.state import HandIns, Row, State
 from autograder.exchange.watch import Watch
@@ -177,8 +177,8 @@ def test_a_row_is_kept_and_found_again(tmp_path):
     with HandIns(path) as hand_ins:
         assert hand_ins.in_state(State.WAITING) == [row] and hand_ins.names == {"a", "b"}
         assert hand_ins.newest_graded() == [other]
-        assert hand_ins.count_attempts("ada", "1") == hand_ins.count_attempts("ada") == 1
-        assert hand_ins.count_attempts("ada", since=9.5) == 0
+        assert hand_ins.count_attempts("ada", "1") == hand_ins.count_graded("ada", 8.5) == 1
+        assert hand_ins.count_graded("ada", 9.5) == 0
 
 
 def test_a_damaged_database_is_named(tmp_path):
@@ -198,14 +198,13 @@ def test_hand_ins_are_taken_and_refused_with_a_line_each(school):
     with school.watch() as watching:
         watching.look()
         watching.look()
-        assert school.told("taken") == ["ada"] and len(school.told("refused")) == 2
+        assert school.told("taken") == ["ada"] and len(school.told("refused")) == 1
         reasons = {
-            values["name"]: values["reason"]
-            for _, _, values in school.events[:3]
-            if "reason" in values
+            values["name"]: values["reason"] for _, _, values in school.events if "reason" in values
         }
-        assert reasons["stray"] == "it is a file, not a folder"
-        assert reasons[odd.folder.name] == "there is no exercise y"
+        assert reasons == {odd.folder.name: "there is no exercise y"}
+        (note,) = [values["note"] for event, _, values in school.events if event == "note"]
+        assert note.startswith("1 entries of inbound are passed over") and "stray" in note
         unfinished.folder.chmod(0o777)
         watching.look()
         assert school.told("taken") == ["ada", "ben"]
@@ -248,6 +247,180 @@ def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
         assert row.secret == right.secret
         (refused,) = watching.hand_ins.in_state(State.REFUSED)
         assert refused.note == "it belongs to bin, not to daemon" and refused.secret == ""
+
+
+def raw(school, name):
+    """Make a complete folder of this name in the exchange."""
+    folder = school.exchange / "inbound" / os.fsdecode(name)
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def test_a_name_that_is_no_text_is_refused_once(school):
+    raw(school, b"me+\xff+2024-01-01 00:00:00 UTC")
+    raw(school, b"me\xff+01-toy+2024-01-01 00:00:00 UTC")
+    raw(school, b"\xff")
+    school.submit("ada")
+    with school.watch() as watching:
+        watching.look()
+        watching.look()
+        rows = watching.hand_ins.in_state(State.REFUSED)
+        assert watching.troubles == [] and school.told("taken") == ["ada"]
+    assert {row.name for row in rows} == {
+        "me%FF+01-toy+2024-01-01 00:00:00 UTC", "me+%FF+2024-01-01 00:00:00 UTC",
+    }  # fmt: skip
+    assert len(school.told("refused")) == 2
+    json.dumps(school.events, ensure_ascii=False).encode()
+
+
+def test_one_that_the_program_fails_on_stops_no_other(school, monkeypatch):
+    broken = school.submit("ada").folder.name
+    school.submit("ben")
+    read, tried = watch.inbound.read, []
+
+    def fail(folder, entry, *rest):
+        if entry.name == broken:
+            tried.append(entry.name)
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        return read(folder, entry, *rest)
+
+    monkeypatch.setattr(watch.inbound, "read", fail)
+    with school.watch() as watching:
+        for _ in range(3):
+            watching.look()
+        assert school.told("taken") == ["ben"] and len(tried) == 1 and watching.troubles == []
+        now = time.monotonic()
+        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 7)
+        watching.look()
+        watching.look()
+        assert len(tried) == 2
+        notes = [values["note"] for event, _, values in school.events if event == "note"]
+        assert len(notes) == 1 and f"{broken} is skipped" in notes[0]
+        monkeypatch.setattr(watch.inbound, "read", read)
+        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 40)
+        watching.look()
+        assert school.told("taken") == ["ben", "ada"]
+
+
+def test_a_full_disk_is_no_fault_of_a_hand_in(school, monkeypatch):
+    school.submit("ada")
+
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with school.watch() as watching:
+        monkeypatch.setattr(watching.folders, "write", fail)
+        watching.look()
+        assert watching.troubles == ["No space left on device"]
+        monkeypatch.undo()
+        watching.look()
+        assert school.told("taken") == ["ada"] and watching.troubles == []
+
+
+def test_an_answer_that_the_program_fails_on_stops_no_other(school, monkeypatch):
+    hand_ins = [school.submit(student, notebooks=("other",)) for student in ("ada", "ben")]
+    publish = Publisher.publish
+
+    def fail(publisher, row):
+        if row.student == "ada":
+            raise ValueError("an unexpected fault")
+        return publish(publisher, row)
+
+    monkeypatch.setattr(Publisher, "publish", fail)
+    with school.watch() as watching:
+        watching.look()
+        for row in watching.hand_ins.in_state(State.WAITING):
+            watching._leave(row, State.LIMITED)
+        watching.answer()
+        watching.answer()
+    assert [bool(hand_in.feedback("other")) for hand_in in hand_ins] == [False, True]
+    notes = [values["note"] for event, _, values in school.events if event == "note"]
+    assert len(notes) == 1 and "ValueError: an unexpected fault" in notes[0]
+
+
+def test_a_flood_of_refusals_is_spread_over_looks_and_other_names_are_counted(school):
+    for number in range(50):
+        (school.exchange / "inbound" / f"junk{number}").write_text("")
+        (school.exchange / "inbound" / f"mal+x+2024-01-01 {number} UTC").write_text("")
+    school.submit("ada")
+    with school.watch() as watching:
+        watching.look()
+        assert school.told("taken") == ["ada"]
+        assert len(school.told("refused")) == watch.MOST_REFUSED
+        watching.look()
+        watching.look()
+        assert len(school.told("refused")) == 50 == len(watching.hand_ins.names) - 1
+    assert [event for event, _, _ in school.events].count("note") == 1
+
+
+def test_each_student_has_one_copy_of_an_exercise_that_waits(school):
+    hand_ins = [school.submit("ada") for _ in range(4)]
+    waiting = school.course.submitted / ".waiting"
+    with school.watch() as watching:
+        watching.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        assert row.secret == hand_ins[-1].secret and len(list(waiting.iterdir())) == 1
+        assert len(watching.hand_ins.in_state(State.SUPERSEDED)) == 3
+        watching.answer()
+    assert all("newer one" in hand_in.feedback() for hand_in in hand_ins[:3])
+
+
+def test_an_earlier_one_that_comes_later_is_not_copied(school):
+    now = datetime.now(UTC)
+    late = school.submit("ada", time=now - timedelta(seconds=5))
+    school.submit("ada", time=now - timedelta(seconds=30))
+    with school.watch() as watching:
+        watching.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        assert row.secret == late.secret
+        assert len(list((school.course.submitted / ".waiting").iterdir())) == 1
+
+
+def test_few_bytes_are_copied_in_one_look(school, monkeypatch):
+    monkeypatch.setattr(watch, "MOST_BYTES", 1)
+    for student in ("ada", "ben"):
+        school.submit(student)
+    with school.watch() as watching:
+        watching.look()
+        assert school.told("taken") == ["ada"]
+        watching.look()
+        assert school.told("taken") == ["ada", "ben"]
+
+
+def test_the_same_work_again_counts_in_the_hour(tmp_path):
+    with HandIns(tmp_path / "watch.db") as hand_ins:
+        hand_ins.keep(Row("a", "ada", "1", State.GRADED, graded=9.0))
+        hand_ins.keep(Row("b", "ada", "1", State.GRADED, graded=9.5, attempt=False))
+        assert hand_ins.count_attempts("ada", "1") == 1
+        assert hand_ins.count_graded("ada", 8.0) == 2
+
+
+def test_pages_are_for_the_notebooks_of_the_exercise(school):
+    hand_in = school.submit("ada", notebooks=("01-toy", *(f"n{number}" for number in range(9))))
+    with school.watch() as watching:
+        watching.look()
+        for row in watching.hand_ins.in_state(State.WAITING):
+            watching._leave(row, State.LIMITED)
+        watching.answer()
+    assert [path.name for path in (school.exchange / "feedback").iterdir()] == [hand_in.path().name]
+
+
+@as_root
+@pytest.mark.parametrize("name", ["", "inbound", "feedback"])
+def test_an_exchange_of_another_user_is_refused(school, name):
+    path = school.exchange / name
+    os.chown(path, OTHERS["bin"], -1)
+    for command in (("collect", "exchange"), ("watch", "--once")):
+        done = run(school.course, *command, "--into", school.course.into)
+        output = " ".join(done.output.split())
+        assert done.exit_code == 1 and "belongs to another user (number 2)" in output
+        assert "chown -h" in output
+    assert path in [fault.path for fault in permissions.faults(school.course, [])]
+    os.chown(path, os.geteuid(), -1)
+    permissions.check_owners(school.course, school.exchange)
+    os.chown(school.root, OTHERS["bin"], -1)
+    with pytest.raises(UserError, match="belongs to another user"):
+        permissions.check_owners(school.course, school.exchange)
 
 
 def test_a_copy_that_was_killed_is_made_again(school):
@@ -747,6 +920,26 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     with school.watch():
         done = run(school.course, "collect", "exchange", "--into", school.course.into)
     assert done.exit_code == 1 and "takes hand-ins by itself" in " ".join(done.output.split())
+
+
+def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch):
+    raw(school, b"me+\xff+2024-01-01 00:00:00 UTC")
+    broken = school.submit("ada", time="2024-01-01 00:00:00 -9999").folder.name
+    school.submit("ben")
+    read = collecting.inbound.read
+
+    def fail(folder, entry, *rest):
+        if entry.name == broken:
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        return read(folder, entry, *rest)
+
+    monkeypatch.setattr(collecting.inbound, "read", fail)
+    found = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in found.written] == ["ben"]
+    assert (broken, "OSError: [Errno 36] File name too long") in found.refused
+    monkeypatch.setattr(collecting.inbound, "read", read)
+    found = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in found.written] == ["ada"]
 
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):

@@ -87,14 +87,25 @@ def test_a_person_of_the_platform_is_an_account_of_the_machine(machine, platform
     assert browser.log_in(platform.id_token(browser.nonce, "ada")).status_code == 302
     assert browser.is_in
     path = machine.path(LAUNCHES)
-    assert json.loads(path.read_text()) == {
-        "lineitems": f"{platform.address}/lineitems", "scope": SCOPE,
-        "people": {"ada": "number-of-ada"},
-    }  # fmt: skip
+    people = {"ada": "number-of-ada"}
+    assert json.loads(path.read_text()) == {"lineitems": "", "scope": [], "people": people}
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert "number-of-ada" in machine.run("grace", "cat", LAUNCHES)
     with pytest.raises(AssertionError, match="Permission denied"):
         machine.run("ada", "cat", LAUNCHES)
+
+
+def test_only_the_instructors_login_says_where_scores_go(machine, platform):
+    grades = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
+    browser = Browser(machine, platform)
+    assert browser.log_in(platform.id_token(browser.nonce, "grace")).status_code == 302
+    browser = Browser(machine, platform)
+    other = {grades: {"lineitems": "http://other.example/lineitems", "scope": SCOPE}}
+    token = platform.id_token(browser.nonce, "ada", **other)
+    assert browser.log_in(token).status_code == 302
+    launches = json.loads(machine.path(LAUNCHES).read_text())
+    assert launches["lineitems"] == f"{platform.address}/lineitems" and launches["scope"] == SCOPE
+    assert launches["people"]["grace"] == "number-of-grace"
 
 
 @pytest.mark.parametrize("name", ["mallory", "root"])

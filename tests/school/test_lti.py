@@ -8,6 +8,7 @@ from jwcrypto.jwk import JWK
 from lti_platform import CLIENT, SCOPE, Platform
 from toy_course import run
 
+from autograder.course import locks
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import gradebook
 from autograder.school import lti
@@ -95,6 +96,28 @@ def test_a_refused_score_is_sent_again_and_holds_up_no_other(course, platform):
     assert taken(platform) == [("number-of-cem", 2.0)]
     assert lti.send_pending(course) == ["1 scores sent to the learning platform."]
     assert taken(platform)[1:] == [("number-of-ada", 7.5)]
+
+
+def test_scores_that_are_refused_each_time_come_after_the_others(course, platform):
+    platform.refusals = [lambda score: 500]
+    lti.send_pending(course)
+    assert taken(platform) == []
+    platform.refusals = [lambda score: 200, lambda score: 500]
+    lti.send_pending(course)
+    assert taken(platform) == [("number-of-cem", 2.0)]
+
+
+def test_watch_does_not_wait_for_another_program(course):
+    refusal = pytest.raises(UserError, match="Another program sends scores now")
+    with locks.lock(course.into / lti.LOCK, lambda holder: None), refusal:
+        lti.send_pending(course)
+
+
+def test_a_platform_that_permits_nothing_is_one_line(course):
+    path = course.root / "launches.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "scope": []}))
+    with pytest.raises(UserError, match="permits this tool nothing with scores"):
+        lti.send_pending(course)
 
 
 @pytest.mark.parametrize("status", [500, 401])
