@@ -92,6 +92,16 @@ def pytest_collection_modifyitems(items):
     )
 
 
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Close the figures that a test drew: pyplot warns of more than 20, in whichever test draws
+    the next one.
+    """
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_its_module():
     """No sandbox and no worker that a module's tests or fixtures started goes on after it.

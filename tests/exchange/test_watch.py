@@ -377,7 +377,7 @@ def test_an_earlier_one_that_comes_later_is_not_copied(school):
 
 
 def test_few_bytes_are_copied_in_one_look(school, monkeypatch):
-    monkeypatch.setattr(watch, "MOST_BYTES", 1)
+    monkeypatch.setattr(watch, "MOST_BYTES_OF_ALL", 1)
     for student in ("ada", "ben"):
         school.submit(student)
     with school.watch() as watching:
