@@ -160,22 +160,24 @@ def main():
     parser.add_argument("--exercise", default="01-qkv")
     parser.add_argument("--seconds", type=float, default=60, help="idle seconds to measure")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    students = classes.students(classes.answers_of(given.exercise), "mixed", max(*given.counts, 4))
+    options = parser.parse_args()
+    students = classes.students(
+        classes.answers_of(options.exercise), "mixed", max(*options.counts, 4)
+    )
     notebooks = [(student.name, nbformat.writes(student.notebook)) for student in students]
-    found = []
-    for count in given.counts:
-        found.append(measured(count, given.exercise, notebooks, given.seconds))
-        print(json.dumps(found[-1]), flush=True)
-    kept = json.loads(given.results.read_text()) if given.results.exists() else {}
-    kept["exchange"] = {
-        "exercise": given.exercise,
+    measurements = []
+    for count in options.counts:
+        measurements.append(measured(count, options.exercise, notebooks, options.seconds))
+        print(json.dumps(measurements[-1]), flush=True)
+    results = json.loads(options.results.read_text()) if options.results.exists() else {}
+    results["exchange"] = {
+        "exercise": options.exercise,
         "measured": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
-        "counts": found,
+        "counts": measurements,
     }
-    json_entries.write(given.results, kept)
+    json_entries.write(options.results, results)
 
 
 if __name__ == "__main__":

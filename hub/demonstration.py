@@ -69,9 +69,9 @@ def make_course():
     (FOLDER / "settings.toml").write_text(settings, encoding="utf-8")
     release = [sys.executable, "-m", "nbgrader", "release_assignment", EXERCISE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(release, cwd=course, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{done.stderr}\nnbgrader could not release {EXERCISE} (see above).")
+    result = subprocess.run(release, cwd=course, env=environment, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{result.stderr}\nnbgrader could not release {EXERCISE} (see above).")
 
 
 def main():

@@ -290,7 +290,7 @@ def _shared(root: Path) -> Iterator[Finding]:
 
         found = list(permissions.faults(course))
         for fault in found:
-            yield Finding("Shared machine", "unsafe", f"{fault.path}: {fault.found}", fault.fix)
+            yield Finding("Shared machine", "unsafe", f"{fault.path}: {fault.risk}", fault.fix)
         if not found:
             note = "homes, exchange, gradebook and submissions are closed to other users"
             yield Finding("Shared machine", "ok", str(course.exchange), note)

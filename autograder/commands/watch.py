@@ -79,7 +79,7 @@ def watch(
             with _ended_by_signals(watching), _shown(watching, as_json):
                 watching.say("watching", note=str(folder))
                 for fault in permissions.faults(where):
-                    watching.say("note", note=f"{fault.path}: {fault.found}. Fix: {fault.fix}")
+                    watching.say("note", note=f"{fault.path}: {fault.risk}. Fix: {fault.fix}")
                 watching.run(once)
         except KeyboardInterrupt:
             raise typer.Exit(Status.STOPPED) from None

@@ -49,7 +49,7 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
     UserError
         If the exchange has no hand-ins, or a watch is running, which takes them itself.
     """
-    found, folders = Collected(), HandInFolders(submitted)
+    collected, folders = Collected(), HandInFolders(submitted)
     known = {each.name: each for each in course.exercises([exercise] if exercise else [])}
     limits = Limits.configured(course.config)
     check_owner = WatchSettings.configured(course.config).check_owner
@@ -59,16 +59,16 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
             locks.lock(course.into / LOCK, _refuse),
             inbound.opened(exchange / "inbound") as folder,
         ):
-            for entries in _newest_first(folder, found):
+            for entries in _newest_first(folder, collected):
                 wanted = [entry for entry in entries if entry.exercise in known]
                 for entry in wanted:
                     settings = known[entry.exercise].settings
                     limit = replace(limits, **settings.limits)
                     try:
                         hand_in = inbound.read(folder, entry, limit, owner_of)
-                        _write(hand_in, folders, found)
+                        _write(hand_in, folders, collected)
                     except Exception as error:  # one that fails keeps no other from being taken
-                        found.refused.append((entry.name, _reason(error)))
+                        collected.refused.append((entry.name, _reason(error)))
                         continue
                     break
     except FileNotFoundError:
@@ -76,17 +76,17 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
             f"There is no folder {exchange / 'inbound'}. Release an exercise first: nbgrader "
             "release_assignment; or name another exchange in c.Exchange.root."
         ) from None
-    return found
+    return collected
 
 
-def _newest_first(folder: int, found: Collected) -> list[list[Entry]]:
+def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
     """Return the complete hand-ins of each student and exercise, those that arrived last first."""
     by_work: dict[tuple[str, str], list[tuple[float, Entry]]] = defaultdict(list)
     for name in sorted(inbound.names_in(folder)):
         try:
             entry, state = Entry.of(name), inbound.state_of(folder, name)
         except Exception as error:
-            found.refused.append((name, _reason(error)))
+            collected.refused.append((name, _reason(error)))
             continue
         by_work[entry.student, entry.exercise].append((state.st_ctime, entry))
     return [
@@ -95,17 +95,17 @@ def _newest_first(folder: int, found: Collected) -> list[list[Entry]]:
     ]
 
 
-def _write(hand_in: HandIn, folders: HandInFolders, found: Collected) -> None:
+def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> None:
     student, exercise = hand_in.entry.student, hand_in.entry.exercise
     is_there = hand_in.secret and hand_in.secret == read_text(
         folders.of(student, exercise) / SECRET
     )
     if is_there or folders.is_newer(student, exercise, hand_in.secret, hand_in.submitted):
-        found.unchanged += 1
+        collected.unchanged += 1
         return
     folders.write(hand_in)
     folders.place(hand_in.entry.key, student, exercise)
-    found.written.append(hand_in.entry)
+    collected.written.append(hand_in.entry)
 
 
 def _reason(error: Exception) -> str:

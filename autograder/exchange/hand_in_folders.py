@@ -74,9 +74,9 @@ class HandInFolders:
 
     def remove_others(self, names: Iterable[str]) -> None:
         """Remove what killed runs left: all but the folders of the hand-ins of these names."""
-        kept = {self.of_waiting(name).name for name in names}
+        waiting = {self.of_waiting(name).name for name in names}
         for folder in self.waiting.iterdir():
-            if folder.name not in kept:
+            if folder.name not in waiting:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def is_newer(self, student: str, exercise: str, secret: str, arrived: datetime) -> bool:

@@ -280,13 +280,13 @@ def read(
     try:
         if not _is_same(before, os.fstat(folder)):
             raise Unfinished("it changes while it is read")
-        found = _Reader(limits, before.st_uid)
+        reader = _Reader(limits, before.st_uid)
         try:
-            found.read_folder(folder)
-            if not found.notebooks:
+            reader.read_folder(folder)
+            if not reader.notebooks:
                 raise Refused("it has no notebook")
         except Refused as error:
-            error.secret, error.notebooks = found.address(folder)
+            error.secret, error.notebooks = reader.address(folder)
             raise
         after = os.fstat(folder)
     except OSError as error:  # of a file that has just gone, or a disk that has
@@ -295,9 +295,9 @@ def read(
         os.close(folder)
     if not _is_same(before, after):
         raise Unfinished("it changes while it is read")
-    files = found.notebooks if found.note else {**found.notebooks, **found.others}
-    arrived = datetime.fromtimestamp(max(after.st_ctime_ns, found.changed) / 1e9, UTC)
-    return HandIn(entry, arrived, files, found.secret, found.note)
+    files = reader.notebooks if reader.note else {**reader.notebooks, **reader.others}
+    arrived = datetime.fromtimestamp(max(after.st_ctime_ns, reader.changed) / 1e9, UTC)
+    return HandIn(entry, arrived, files, reader.secret, reader.note)
 
 
 class _Reader:

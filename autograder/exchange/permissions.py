@@ -26,7 +26,7 @@ class Fault:
     """Something that others could read or change, what they could do, and the fix: a command."""
 
     path: Path
-    found: str
+    risk: str
     fix: str
 
 
@@ -61,13 +61,13 @@ def check_owners(course: Course, exchange: Path) -> None:
         If another user owns it, or its folders of hand-ins and feedback, or the exchange's root.
     """
     for fault in _of_owners(course, exchange):
-        raise UserError(f"{fault.path}: {fault.found}. Look at it, then run: {fault.fix}")
+        raise UserError(f"{fault.path}: {fault.risk}. Look at it, then run: {fault.fix}")
 
 
 def people() -> list[Path]:
     """Return the home folders of the accounts of people."""
-    found = (user for user in pwd.getpwall() if FIRST_USER <= user.pw_uid < NOBODY)
-    return sorted({Path(user.pw_dir) for user in found if Path(user.pw_dir) != Path("/")})
+    accounts = (user for user in pwd.getpwall() if FIRST_USER <= user.pw_uid < NOBODY)
+    return sorted({Path(user.pw_dir) for user in accounts if Path(user.pw_dir) != Path("/")})
 
 
 def _of_owners(course: Course, exchange: Path) -> Iterator[Fault]:
@@ -79,8 +79,8 @@ def _of_owners(course: Course, exchange: Path) -> Iterator[Fault]:
             owners.add(path.lstat().st_uid)
             owners.add(path.stat().st_uid)
         for uid in sorted(owners - trusted):
-            found = f"it belongs to another user (number {uid}), who can change all in it"
-            yield Fault(path, found, _command(f"sudo chown -h {os.geteuid()}", path))
+            risk = f"it belongs to another user (number {uid}), who can change all in it"
+            yield Fault(path, risk, _command(f"sudo chown -h {os.geteuid()}", path))
 
 
 def _of_exchange(folder: Path) -> Iterator[Fault]:
@@ -89,20 +89,20 @@ def _of_exchange(folder: Path) -> Iterator[Fault]:
         yield Fault(root, "there is no such folder", _command("mkdir -p -m 1777", root))
         return
     if _mode(root) & OTHERS_WRITE and not _mode(root) & stat.S_ISVTX:
-        found = "any user can rename or remove a course in it"
-        yield Fault(root, found, _command("chmod 1777", root))
+        risk = "any user can rename or remove a course in it"
+        yield Fault(root, risk, _command("chmod 1777", root))
     if _mode(folder) & OTHERS_WRITE:
         yield Fault(folder, "any user can change it", _command("chmod 755", folder))
     if inbound.is_dir():
         if _mode(inbound) & OTHERS_READ:
-            found = "any user can list the hand-ins of others"
-            yield Fault(inbound, found, _command("chmod 2733", inbound))
+            risk = "any user can list the hand-ins of others"
+            yield Fault(inbound, risk, _command("chmod 2733", inbound))
         elif _mode(inbound) & 0o003 != 0o003:
             yield Fault(inbound, "students cannot hand in", _command("chmod 2733", inbound))
     if feedback.is_dir():
         if _mode(feedback) & (OTHERS_READ | OTHERS_WRITE):
-            found = "any user can list or change the feedback of others"
-            yield Fault(feedback, found, _command("chmod 711", feedback))
+            risk = "any user can list or change the feedback of others"
+            yield Fault(feedback, risk, _command("chmod 711", feedback))
         elif not _mode(feedback) & OTHERS_ENTER:
             yield Fault(feedback, "students cannot fetch it", _command("chmod 711", feedback))
 
@@ -114,8 +114,8 @@ def _of_course(course: Course) -> Iterator[Fault]:
         for name in PRIVATE:
             path = folder / name
             if _mode(path) & (OTHERS_READ | OTHERS_WRITE):
-                found = "other users can read or change it"
-                yield Fault(path, found, _command("chmod -R go=", path))
+                risk = "other users can read or change it"
+                yield Fault(path, risk, _command("chmod -R go=", path))
 
 
 def _is_reachable(folder: Path) -> bool:

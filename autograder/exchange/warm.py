@@ -94,9 +94,9 @@ class _Kept:
         self.backend.submit(job)
 
     def result(self) -> tuple[Job, Any]:
-        found = self.backend.result()
+        result = self.backend.result()
         self.under_way -= 1
-        return found
+        return result
 
     def close(self) -> None:
         if self.under_way:

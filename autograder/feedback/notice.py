@@ -18,8 +18,8 @@ LANGUAGE = re.compile(r'<html lang="([\w-]+)"')
 
 def language_of(feedback: str) -> str:
     """Return the language of a feedback page, such as zh_CN; "" if it does not say."""
-    found = LANGUAGE.search(feedback, 0, 1000)
-    return found[1].replace("-", "_") if found else ""
+    match = LANGUAGE.search(feedback, 0, 1000)
+    return match[1].replace("-", "_") if match else ""
 
 
 def with_notice(feedback: str, sentences: Iterable[Message], points: bool) -> str:

@@ -107,23 +107,23 @@ class Launches:
             If it cannot be read, or the platform has named no address for scores.
         """
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            launches = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise UserError(
                 f"{path} cannot be read: {error}. The hub writes it when someone logs in through "
                 "the learning platform."
             ) from None
-        if not found.lineitems:
+        if not launches.lineitems:
             raise UserError(
                 "The learning platform has named no address for scores. Permit grade services for "
                 "this tool there, and log in again as the instructor."
             )
-        if not found.scope:
+        if not launches.scope:
             raise UserError(
                 "The learning platform permits this tool nothing with scores: it names no scope. "
                 "Permit grade services there, and log in again as the instructor."
             )
-        return found
+        return launches
 
 
 @dataclass

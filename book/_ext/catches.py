@@ -42,7 +42,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.locale import get_translation
-from sphinx.locale import init as init_catalogue
+from sphinx.locale import init as init_catalog
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -430,8 +430,8 @@ class CatchesDirective(_Directive):
 def title_of(env, name):
     """An exercise's title: that of its chapter in the edition's language, or else its name."""
     known = chapters.read(loader.ROOT)
-    catalogue, _found = init_catalogue([str(editions.LOCALE)], env.config.language, f"book/{name}")
-    return catalogue.gettext(known[name].title) if name in known else name
+    catalog, _found = init_catalog([str(editions.LOCALE)], env.config.language, f"book/{name}")
+    return catalog.gettext(known[name].title) if name in known else name
 
 
 def write_pages(app, config):

@@ -259,7 +259,7 @@ def controls(app, boxes):
         f'<option value="{name}">{html.escape(str(t))}</option>'
         for name, t in chapters_named.items()
     )
-    # in an f-string no catalogue finds them
+    # in an f-string no catalog finds them
     legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")
     return nodes.raw(
         "",

@@ -61,11 +61,11 @@ def feedback(env, exercise=catalogs.SHARED):
         path = catalogs.path_of(loader.ROOT, env.config.language, f"{catalogs.FEEDBACK}/{name}")
         if path.exists():
             env.note_dependency(str(path))
-    return _catalogue(env.config.language, exercise)
+    return _catalog(env.config.language, exercise)
 
 
 @functools.cache
-def _catalogue(language, exercise):
+def _catalog(language, exercise):
     held = io.BytesIO(catalogs.of_feedback(loader.ROOT, language, exercise))
     return gettext.GNUTranslations(held).gettext
 

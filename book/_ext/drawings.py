@@ -3,7 +3,7 @@
 * What `figures/drawing.py` draws is one SVG with a nested one for each panel. In a page each panel
   is an `<svg>` of its own, in a row that wraps; colours that stand for something become the page's
   own variables. Texts are drawn as glyphs; in an edition in another language, those with words
-  become text, from the catalogue `drawings`.
+  become text, from the catalog `drawings`.
 * `{inline-svg} _static/hero.svg` is a figure, with a number and a caption, of an SVG that has its
   title inside.
 """

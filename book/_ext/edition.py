@@ -1,4 +1,4 @@
-"""What an edition in another language has beside its catalogues (editions.py): the switch, links,
+"""What an edition in another language has beside its catalogs (editions.py): the switch, links,
 figures.
 
 * Each page has a link to the same page in the other language. A page that is English only has one
@@ -6,7 +6,7 @@ figures.
 * An edition is written without the pages that are English only. Its links lead to them, in English,
   and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
-* The words of interactive figures come from the catalogue `figures`, those of drawings from
+* The words of interactive figures come from the catalog `figures`, those of drawings from
   `drawings`, those of the extensions from `extensions`.
 """
 
@@ -23,7 +23,7 @@ from myst_nb.ext.glue.roles import PasteTextRole
 from sphinx.builders.dummy import DummyBuilder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.locale import get_translation
-from sphinx.locale import init as init_catalogue
+from sphinx.locale import init as init_catalog
 from sphinx.transforms import SphinxTransform, i18n
 from sphinx.util.nodes import extract_messages
 
@@ -152,7 +152,7 @@ OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
 CLOSING, OPENING = re.compile(r"[，。；：、？！）》”’]+"), re.compile(r"[（《“‘]+$")
 """What no line begins with, and what none ends with."""
-CATALOGUES = ("figures", "drawings", "extensions")
+CATALOGS = ("figures", "drawings", "extensions")
 """Those that belong to no page."""
 PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
@@ -292,8 +292,8 @@ def translate_figures(app, doctree):
     """Put the edition's words into the figures of a page."""
     if is_whole(app):
         return
-    for catalogue in CATALOGUES:
-        app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalogue}.po"))
+    for catalog in CATALOGS:
+        app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalog}.po"))
     files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
     if STATE in files:
         address, attributes = files[STATE]
@@ -356,24 +356,24 @@ class PageMessages(SphinxTransform):
 
     def translate(self, descriptions):
         """Translate descriptions, what unfolds a cell or else, and formulas by the page's
-        catalogue.
+        catalog.
         """
-        catalogue, _found = init_catalogue(
+        catalog, _found = init_catalog(
             [str(editions.LOCALE)], self.config.language, self.env.docname
         )
         for node in descriptions:
-            node["content"] = catalogue.gettext(node["content"])
+            node["content"] = catalog.gettext(node["content"])
         for cell in self.document.findall(is_cell):
             for key in filter(cell.hasattr, PROMPTS):
-                cell[key] = catalogue.gettext(cell[key])
+                cell[key] = catalog.gettext(cell[key])
         for opening in self.document.findall(is_unfolding):
             text = SUMMARY.sub(
-                lambda found: html.escape(catalogue.gettext(found[0])), opening.astext()
+                lambda found: html.escape(catalog.gettext(found[0])), opening.astext()
             )
             opening.rawsource = text
             opening[:] = [nodes.Text(text)]
         for formula in self.document.findall(nodes.math_block):
-            text = catalogue.gettext(formula.rawsource or formula.astext())
+            text = catalog.gettext(formula.rawsource or formula.astext())
             formula.rawsource = text
             formula[:] = [nodes.Text(text)]
             formula["translatable"] = False
@@ -587,8 +587,8 @@ def parse_once():
 
 def setup(app):
     """Register all of it."""
-    for catalogue in CATALOGUES:
-        app.add_message_catalog(catalogue, str(editions.LOCALE))
+    for catalog in CATALOGS:
+        app.add_message_catalog(catalog, str(editions.LOCALE))
     app.config.templates_path.append(str(TEMPLATES))
     app.add_config_value("messages_only", False, "")
     app.add_builder(MessagesBuilder)

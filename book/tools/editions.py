@@ -3,7 +3,7 @@ folder of the site.
 
     python book/tools/editions.py zh_CN  # into _build/html/zh/; the English one must be there
 
-`book.yml` there says which settings of _config.yml differ, `LC_MESSAGES/book/` has a catalogue for
+`book.yml` there says which settings of _config.yml differ, `LC_MESSAGES/book/` has a catalog for
 each page. A page without one is not in the edition: links lead to the English page. No code is run:
 what cells gave is in the cache.
 """
@@ -32,7 +32,7 @@ def languages():
 
 
 def messages(language):
-    """Return the folder of a language's catalogues."""
+    """Return the folder of a language's catalogs."""
     return LOCALE / language / "LC_MESSAGES"
 
 
@@ -42,7 +42,7 @@ def pages(language):
 
 
 def has(language, page):
-    """Tell whether an edition has a page: it has a catalogue, or is made by an extension and
+    """Tell whether an edition has a page: it has a catalog, or is made by an extension and
     stands below one.
     """
     return bool({page, page.rpartition("/")[0]} & pages(language))
@@ -76,16 +76,16 @@ def terms(language, part="terms"):
     return tomllib.loads(path.read_text(encoding="utf8")).get(part, {}) if path.exists() else {}
 
 
-def compile_catalogues(language):
-    """Make what is read (.mo) of each catalogue (.po) that is newer.
+def compile_catalogs(language):
+    """Make what is read (.mo) of each catalog (.po) that is newer.
 
     What is stale, marked fuzzy, is not in it.
     """
     from sphinx.util.i18n import CatalogRepository
 
-    for catalogue in CatalogRepository(str(ROOT), [LOCALE.name], language, "utf-8").catalogs:
-        if catalogue.is_outdated():
-            catalogue.write_mo(language)
+    for catalog in CatalogRepository(str(ROOT), [LOCALE.name], language, "utf-8").catalogs:
+        if catalog.is_outdated():
+            catalog.write_mo(language)
 
 
 def merged(settings, others):
@@ -134,7 +134,7 @@ def build(language, strict=True):
         Take warnings for errors; if not, what cells write to stderr is left out, too.
     """
     if language != SOURCE:
-        compile_catalogues(language)
+        compile_catalogs(language)
     overrides = {"nitpicky": strict} | ({} if strict else {"nb_output_stderr": "remove"})
     failed = sphinx(language, HTML / folder(language), doctrees(language), strict, **overrides)
     if not failed:

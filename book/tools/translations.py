@@ -1,11 +1,11 @@
-"""What there is to translate: brings the catalogues in locale/ up to date with the English text,
+"""What there is to translate: brings the catalogs in locale/ up to date with the English text,
 and says what lacks.
 
     python book/tools/translations.py             # `make translations`: updates the catalogs
     python book/tools/translations.py --check     # changes nothing; reports how much is translated
     python book/tools/translations.py --complete  # the same, and fails if something is missing
 
-A catalogue has one message for each paragraph, heading or cell of a table that has words, in the
+A catalog has one message for each paragraph, heading or cell of a table that has words, in the
 order of the page. When the English changes a little, the message is kept as stale (fuzzy, with the
 English that it was made for): the edition shows English there until somebody looks at it and
 removes the mark. No code is run.
@@ -76,7 +76,7 @@ def is_formula(message):
     )
 
 
-# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/,
+# Sources: functions that return the messages of each catalog, by its path below LC_MESSAGES/,
 # without its ending. One that depends on a number is a pair: for one, and for many.
 
 
@@ -110,7 +110,7 @@ def of_figures():
 
 def of_drawings():
     """Return the words of what cells draw, from the last build; nothing where a page has not
-    run: catalogues stay.
+    run: catalogs stay.
     """
     sys.path.insert(0, str(BOOK / "_ext"))
     import run_pages
@@ -183,40 +183,40 @@ def of_exercises():
 SOURCES = [of_pages, of_figures, of_drawings, of_extensions, of_exercises]
 
 
-# Catalogues.
+# Catalogs.
 
 
 def read(path, language):
-    """Return a catalogue; an empty one where there is none."""
+    """Return a catalog; an empty one where there is none."""
     if not path.exists():
         return Catalog(language, project="Attention by Hand", fuzzy=False)
     with path.open("rb") as file:
-        catalogue = read_po(file, language)
+        catalog = read_po(file, language)
     # Babel takes a line of `#|`, the English that a stale message had, for a comment
-    for message in catalogue:
+    for message in catalog:
         before = [line for line in message.user_comments if line.startswith("|")]
         message.user_comments = [line for line in message.user_comments if line not in before]
         quoted = re.findall(r'"(?:[^"\\]|\\.)*"', " ".join(before))
         message.previous_id = ["".join(map(denormalize, quoted))] if quoted else []
-    return catalogue
+    return catalog
 
 
-def updated(catalogue, messages, elsewhere=None):
-    """Bring a catalogue up to date with the messages that there are, in their order; return it.
+def updated(catalog, messages, elsewhere=None):
+    """Bring a catalog up to date with the messages that there are, in their order; return it.
 
     Parameters
     ----------
-    catalogue : Catalog
+    catalog : Catalog
     messages : list
     elsewhere : dict
-        What other catalogues of the folder translate: a message may come from there.
+        What other catalogs of the folder translate: a message may come from there.
     """
-    wanted = Catalog(creation_date=catalogue.creation_date)
+    wanted = Catalog(creation_date=catalog.creation_date)
     for message in messages:
         wanted.add(message)
-    before = {message.id: message.previous_id for message in catalogue if message.fuzzy}
-    catalogue.update(wanted, update_header_comment=False)
-    for message in catalogue:
+    before = {message.id: message.previous_id for message in catalog if message.fuzzy}
+    catalog.update(wanted, update_header_comment=False)
+    for message in catalog:
         if message.fuzzy and message.id in before:
             message.previous_id = before[message.id]
         moved = (elsewhere or {}).get(message.id)
@@ -224,7 +224,7 @@ def updated(catalogue, messages, elsewhere=None):
             message.string = moved or ""
             message.flags.discard("fuzzy")
             message.previous_id = []
-    return catalogue
+    return catalog
 
 
 def forms(text):
@@ -239,17 +239,17 @@ def is_done(message):
     return all(forms(message.string)) and not message.fuzzy
 
 
-def translated(catalogues):
-    """Return what catalogues translate, and is not stale."""
+def translated(catalogs):
+    """Return what catalogs translate, and is not stale."""
     return {
         message.id: message.string
-        for message in itertools.chain(*catalogues)
+        for message in itertools.chain(*catalogs)
         if message.id and is_done(message)
     }
 
 
-def text_of(catalogue):
-    """Return a catalogue as its file has it: a line for each message, no places or dates,
+def text_of(catalog):
+    """Return a catalog as its file has it: a line for each message, no places or dates,
     nothing that is gone.
     """
     file = io.BytesIO()
@@ -259,22 +259,22 @@ def text_of(catalogue):
         "include_previous": True,
         "omit_header": True,
     }
-    write_po(file, catalogue, width=10**6, **options)  # lines are not broken, comments neither
+    write_po(file, catalog, width=10**6, **options)  # lines are not broken, comments neither
     body = re.sub(
         r"^#, python.*\n|(?<=^#, fuzzy), python.*", "", file.getvalue().decode(), flags=re.M
     )
     header = {
-        "Language": catalogue.locale_identifier,
+        "Language": catalog.locale_identifier,
         "Content-Type": "text/plain; charset=utf-8",
-        "Plural-Forms": catalogue.plural_forms,
+        "Plural-Forms": catalog.plural_forms,
     }
     lines = "".join(f'"{name}: {value}\\n"\n' for name, value in header.items())
     return f'msgid ""\nmsgstr ""\n{lines}\n{body.strip()}\n'.encode()
 
 
-def lacks(catalogue):
+def lacks(catalog):
     """Return the messages that are stale, and those that are missing."""
-    lacking = [message for message in catalogue if message.id and not is_done(message)]
+    lacking = [message for message in catalog if message.id and not is_done(message)]
     return [message for message in lacking if message.fuzzy], [
         message for message in lacking if not message.fuzzy
     ]
@@ -295,7 +295,7 @@ def changed_words(old, new):
 
 
 def show(name, stale, missing):
-    """Print what a catalogue lacks: stale messages side by side, missing ones as they are."""
+    """Print what a catalog lacks: stale messages side by side, missing ones as they are."""
     if stale:
         table = Table(
             "English before",
@@ -324,9 +324,9 @@ def escaped(text):
 
 
 def main(arguments=None):
-    """Update the catalogues, or check them; return the exit status."""
+    """Update the catalogs, or check them; return the exit status."""
     parser = argparse.ArgumentParser(
-        description="Bring the catalogues in locale/ up to date with the English text."
+        description="Bring the catalogs in locale/ up to date with the English text."
     )
     parser.add_argument(
         "--check", action="store_true", help="change nothing; report how much is translated"
@@ -342,7 +342,7 @@ def main(arguments=None):
     status = 0
     for language in editions.languages():
         shares = Table(
-            "catalogue",
+            "catalog",
             "messages",
             "translated",
             "stale",
@@ -356,12 +356,12 @@ def main(arguments=None):
         folders = {path.parent: [] for path in paths.values()}
         for name, path in paths.items():
             folders[path.parent].append(held[name])
-        elsewhere = {folder: translated(catalogues) for folder, catalogues in folders.items()}
+        elsewhere = {folder: translated(catalogs) for folder, catalogs in folders.items()}
         for name, own in messages.items():
             path = paths[name]
-            catalogue = updated(held[name], own, elsewhere[path.parent])
-            stale, missing = lacks(catalogue)
-            many = sum(1 for message in catalogue if message.id)
+            catalog = updated(held[name], own, elsewhere[path.parent])
+            stale, missing = lacks(catalog)
+            many = sum(1 for message in catalog if message.id)
             total, found = total + many, found + many - len(stale) - len(missing)
             shares.add_row(
                 name, *map(str, (many, many - len(stale) - len(missing), len(stale), len(missing)))
@@ -369,8 +369,8 @@ def main(arguments=None):
             if not check:
                 show(name, stale, missing)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if not path.exists() or path.read_bytes() != text_of(catalogue):
-                    path.write_bytes(text_of(catalogue))
+                if not path.exists() or path.read_bytes() != text_of(catalog):
+                    path.write_bytes(text_of(catalog))
         if not check:
             console.print(shares)
         console.print(

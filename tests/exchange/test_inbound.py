@@ -45,13 +45,13 @@ def refused(exchange, hand_in, **named):
 def test_a_hand_in_is_read_with_the_files_next_to_it(exchange):
     files = {**NOTEBOOK, "01-toy.zh.ipynb": "{ }", "data/a.csv": "1,2", "checks.py": "ours"}
     hand_in = submit(exchange, "ada", files)
-    found = read(exchange, hand_in)
-    assert found.files == {
+    copied = read(exchange, hand_in)
+    assert copied.files == {
         "01-toy.ipynb": b"{}", "01-toy.zh.ipynb": b"{ }", "data/a.csv": b"1,2",
     }  # fmt: skip
-    assert found.notebooks == ["01-toy", "01-toy.zh"] and found.secret == hand_in.secret
-    assert abs(found.arrived - datetime.now(UTC)) < timedelta(seconds=10)
-    found.write(exchange / "copy", "%Y-%m-%d %H:%M:%S.%f UTC")
+    assert copied.notebooks == ["01-toy", "01-toy.zh"] and copied.secret == hand_in.secret
+    assert abs(copied.arrived - datetime.now(UTC)) < timedelta(seconds=10)
+    copied.write(exchange / "copy", "%Y-%m-%d %H:%M:%S.%f UTC")
     written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in exchange.glob("copy/**/*")}
     assert written == {
         "01-toy.ipynb": 0o600, "01-toy.zh.ipynb": 0o600, "data": 0o700, "a.csv": 0o600,
@@ -61,16 +61,16 @@ def test_a_hand_in_is_read_with_the_files_next_to_it(exchange):
 
 
 @pytest.mark.parametrize(
-    "name, found",
+    "name, work",
     [
         ("ada+01-toy+2026-11-29 10:00:00.000000 UTC+AAAABBBB-_CC", ("ada", "01-toy")),
         ("ada+01-toy+2026-11-29 10:00:00.000000 UTC", ("ada", "01-toy")),
         ("ada+lovelace+01-toy+2026-11-29 10:00:00 UTC+AAAABBBBCCCC", ("ada+lovelace", "01-toy")),
     ],
 )
-def test_a_name_says_whose_it_is(name, found):
+def test_a_name_says_whose_it_is(name, work):
     entry = Entry.of(name)
-    assert (entry.student, entry.exercise) == found
+    assert (entry.student, entry.exercise) == work
     assert entry.time == datetime(2026, 11, 29, 10, tzinfo=UTC)
 
 
@@ -154,11 +154,11 @@ def test_too_many_and_too_large_files_next_to_a_notebook_are_left_out(exchange):
     many = {f"data/{number}": "" for number in range(10_000)}
     hand_in = submit(exchange, "ada", {**NOTEBOOK, **many})
     began = time.monotonic()
-    found = read(exchange, hand_in)
+    copied = read(exchange, hand_in)
     assert time.monotonic() - began < 10
-    assert list(found.files) == ["01-toy.ipynb"] and "were left out" in found.note
-    found = read(exchange, submit(exchange, "ada", {**NOTEBOOK, "large": b"x" * 1_100_000}))
-    assert list(found.files) == ["01-toy.ipynb"] and "were left out" in found.note
+    assert list(copied.files) == ["01-toy.ipynb"] and "were left out" in copied.note
+    copied = read(exchange, submit(exchange, "ada", {**NOTEBOOK, "large": b"x" * 1_100_000}))
+    assert list(copied.files) == ["01-toy.ipynb"] and "were left out" in copied.note
     flood = {f"{number}.ipynb": "{}" for number in range(30)}
     assert "more than 20 notebooks" in refused(exchange, submit(exchange, "ada", flood))
 
@@ -171,8 +171,8 @@ def test_a_sparse_file_takes_no_memory(exchange):
 
 
 def test_deep_folders_are_left_out(exchange):
-    found = read(exchange, submit(exchange, "ada", {**NOTEBOOK, "a/" * 60 + "b": "x"}))
-    assert list(found.files) == ["01-toy.ipynb"] and found.note
+    copied = read(exchange, submit(exchange, "ada", {**NOTEBOOK, "a/" * 60 + "b": "x"}))
+    assert list(copied.files) == ["01-toy.ipynb"] and copied.note
 
 
 def test_a_hand_in_without_a_notebook_is_refused(exchange):
@@ -181,16 +181,16 @@ def test_a_hand_in_without_a_notebook_is_refused(exchange):
 
 @pytest.mark.parametrize("secret", ["", "short", "g" * 128, "../" * 42, "A" * 128])
 def test_only_a_proper_secret_is_one(exchange, secret):
-    found = read(exchange, submit(exchange, "ada", NOTEBOOK, secret=secret))
-    assert found.secret == ""
+    copied = read(exchange, submit(exchange, "ada", NOTEBOOK, secret=secret))
+    assert copied.secret == ""
 
 
 @pytest.mark.parametrize("away", [timedelta(days=-3), timedelta(days=3), timedelta(days=26_000)])
 def test_a_time_that_cannot_be_is_not_believed(exchange, away):
-    found = read(exchange, submit(exchange, "ada", NOTEBOOK, time=datetime.now(UTC) + away))
-    assert abs(found.submitted - datetime.now(UTC)) < timedelta(seconds=10)
-    found = read(exchange, submit(exchange, "ada", NOTEBOOK, time="2026-99-99 99:99"))
-    assert abs(found.submitted - datetime.now(UTC)) < timedelta(seconds=10)
+    copied = read(exchange, submit(exchange, "ada", NOTEBOOK, time=datetime.now(UTC) + away))
+    assert abs(copied.submitted - datetime.now(UTC)) < timedelta(seconds=10)
+    copied = read(exchange, submit(exchange, "ada", NOTEBOOK, time="2026-99-99 99:99"))
+    assert abs(copied.submitted - datetime.now(UTC)) < timedelta(seconds=10)
 
 
 def test_a_time_that_can_be_is_the_one_that_the_student_sees(exchange):
@@ -292,16 +292,16 @@ def test_paths_that_no_copy_could_have_are_left_out(exchange, name):
     hand_in = submit(exchange, "ada", NOTEBOOK, finish=False)
     deep_folder(hand_in.folder, name, 18)
     hand_in.folder.chmod(0o777)
-    found = read(exchange, hand_in)
-    assert list(found.files) == ["01-toy.ipynb"] and found.note
-    found.write(exchange / "copy", "%Y-%m-%d")
+    copied = read(exchange, hand_in)
+    assert list(copied.files) == ["01-toy.ipynb"] and copied.note
+    copied.write(exchange / "copy", "%Y-%m-%d")
     long = submit(exchange, "ada", {**NOTEBOOK, "n" * 200 + ".ipynb": "{}"})
     assert "longer than 140 bytes" in refused(exchange, long)
 
 
 def test_a_notebook_whose_name_is_no_text_has_no_page(exchange):
-    found = read(exchange, submit(exchange, "ada", {**NOTEBOOK, os.fsdecode(b"\xff.ipynb"): "{}"}))
-    assert found.notebooks == ["01-toy"]
+    copied = read(exchange, submit(exchange, "ada", {**NOTEBOOK, os.fsdecode(b"\xff.ipynb"): "{}"}))
+    assert copied.notebooks == ["01-toy"]
 
 
 @as_root

@@ -115,8 +115,8 @@ def chosen(waiting, attempts=float("inf"), hour=float("inf")):
     return fairness.choose(waiting, lambda row: attempts, lambda student: hour)
 
 
-def names(found):
-    return [row.name for row in found]
+def names(rows):
+    return [row.name for row in rows]
 
 
 def test_students_take_turns_and_only_the_newest_counts():
@@ -161,8 +161,8 @@ def test_a_wrong_setting_is_one_line(toy, tmp_path, line, message):
 
 
 def test_the_settings_have_defaults(school):
-    found = WatchSettings.configured(school.course.config)
-    assert found == WatchSettings("points", 0, 20, "", check_owner=False)
+    settings = WatchSettings.configured(school.course.config)
+    assert settings == WatchSettings("points", 0, 20, "", check_owner=False)
 
 
 # The database of hand-ins.
@@ -411,9 +411,9 @@ def test_an_exchange_of_another_user_is_refused(school, name):
     path = school.exchange / name
     os.chown(path, OTHERS["bin"], -1)
     for command in (("collect", "exchange"), ("watch", "--once")):
-        done = run(school.course, *command, "--into", school.course.into)
-        output = " ".join(done.output.split())
-        assert done.exit_code == 1 and "belongs to another user (number 2)" in output
+        result = run(school.course, *command, "--into", school.course.into)
+        output = " ".join(result.output.split())
+        assert result.exit_code == 1 and "belongs to another user (number 2)" in output
         assert "chown -h" in output
     assert path in [fault.path for fault in permissions.faults(school.course, [])]
     os.chown(path, os.geteuid(), -1)
@@ -763,10 +763,10 @@ def started(school, *options):
 def until(condition, seconds=120):
     """Wait for something, and fail if it does not come."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.1)
-    return found
+    return value
 
 
 def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, school):
@@ -906,9 +906,9 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     link = school.submit("cai", finish=False)
     (link.folder / "x").symlink_to("/etc/passwd")
     link.folder.chmod(0o777)
-    done = run(school.course, "collect", "exchange", "--into", school.course.into)
-    assert done.exit_code == 0, done.output
-    output = " ".join(done.output.split())
+    result = run(school.course, "collect", "exchange", "--into", school.course.into)
+    assert result.exit_code == 0, result.output
+    output = " ".join(result.output.split())
     assert "x is a link." in output and "it was not completed." in output
     assert "1 written to submitted, 0 left unchanged, 2 refused." in output
     folder = school.course.submitted / "ada" / "01-toy"
@@ -918,8 +918,8 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     again = run(school.course, "collect", "exchange", "--into", school.course.into).output
     assert "0 written to submitted, 1 left unchanged, 2 refused." in " ".join(again.split())
     with school.watch():
-        done = run(school.course, "collect", "exchange", "--into", school.course.into)
-    assert done.exit_code == 1 and "takes hand-ins by itself" in " ".join(done.output.split())
+        result = run(school.course, "collect", "exchange", "--into", school.course.into)
+    assert result.exit_code == 1 and "takes hand-ins by itself" in " ".join(result.output.split())
 
 
 def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch):
@@ -934,21 +934,21 @@ def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch
         return read(folder, entry, *rest)
 
     monkeypatch.setattr(collecting.inbound, "read", fail)
-    found = collecting.collect(school.course, school.exchange, school.course.submitted)
-    assert [entry.student for entry in found.written] == ["ben"]
-    assert (broken, "OSError: [Errno 36] File name too long") in found.refused
+    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in collected.written] == ["ben"]
+    assert (broken, "OSError: [Errno 36] File name too long") in collected.refused
     monkeypatch.setattr(collecting.inbound, "read", read)
-    found = collecting.collect(school.course, school.exchange, school.course.submitted)
-    assert [entry.student for entry in found.written] == ["ada"]
+    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in collected.written] == ["ada"]
 
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):
     shutil.copytree(toy.root, tmp_path / "course")
     course = Course(root=tmp_path / "course", into=tmp_path / "course")
     for command in (("collect", "exchange"), ("watch",)):
-        done = run(course, *command, "--into", course.into)
-        assert done.exit_code == 1
-        assert "No exchange is configured. Set c.Exchange.root" in " ".join(done.output.split())
+        result = run(course, *command, "--into", course.into)
+        assert result.exit_code == 1
+        assert "No exchange is configured. Set c.Exchange.root" in " ".join(result.output.split())
 
 
 def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
@@ -969,12 +969,12 @@ def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
     def fixes():
         return {fault.path: fault.fix for fault in permissions.faults(course, [home])}
 
-    found = fixes()
-    assert set(found) >= {
+    commands = fixes()
+    assert set(commands) >= {
         course.gradebook, course.secret, course.submitted, course.root / "solutions", home,
         school.root, school.exchange / "inbound", school.exchange / "feedback",
     }  # fmt: skip
-    for fix in found.values():
+    for fix in commands.values():
         subprocess.run(fix, shell=True, check=True)
     assert fixes() == {}
     assert stat.S_IMODE(school.root.stat().st_mode) == 0o1777

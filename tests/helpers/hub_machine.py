@@ -176,28 +176,28 @@ class Machine:
 
     def events(self, **values):
         """Return the events that `watch` has logged with these values, the oldest first."""
-        found = []
+        events = []
         for line in self.log.read_text(errors="replace").splitlines():
             if line.startswith('{"time"'):
                 event = json.loads(line)
                 if all(event.get(name) == value for name, value in values.items()):
-                    found.append(event)
-        return found
+                    events.append(event)
+        return events
 
     def wait_for(self, count=1, seconds=300, **values):
         """Wait for so many events with these values; return the last one."""
         deadline = time.monotonic() + seconds
-        while len(found := self.events(**values)) < count:
+        while len(events := self.events(**values)) < count:
             assert time.monotonic() < deadline, (
                 values,
                 self.log.read_text(errors="replace")[-3000:],
             )
             time.sleep(0.2)
-        return found[count - 1]
+        return events[count - 1]
 
     def _make_accounts(self):
-        said = self.run("root", sys.executable, "/srv/hub/make_users.py", *self.students)
-        self.passwords = dict(line.split() for line in said.splitlines())
+        printed = self.run("root", sys.executable, "/srv/hub/make_users.py", *self.students)
+        self.passwords = dict(line.split() for line in printed.splitlines())
 
     def _make_course(self, settings):
         course = self.folder / "home" / "grace" / "attention"
@@ -244,12 +244,12 @@ class Machine:
 
     def processes(self, words):
         """Return the hub's processes whose command has these words, as seen from outside."""
-        found = []
+        processes = []
         for process in psutil.Process(self.hub.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if words in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def stop(self):
         """End everything inside."""

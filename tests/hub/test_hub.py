@@ -43,10 +43,10 @@ def machine(isolated):
 def points(machine, student):
     """Return the points of a student in the course's gradebook, or None."""
     with Gradebook(f"sqlite:///{machine.path(COURSE)}/gradebook.db", "attention-by-hand") as book:
-        found = [
+        submissions = [
             each for each in book.find_assignment(NAME).submissions if each.student.id == student
         ]
-        return found[0].score if found else None
+        return submissions[0].score if submissions else None
 
 
 def submit(machine, student, answer):
@@ -69,8 +69,8 @@ def pages(machine, student):
     machine.run(
         student, "python", "-m", "nbgrader", "fetch_feedback", NAME, folder=f"/home/{student}"
     )
-    found = sorted(machine.path(f"/home/{student}/{NAME}/feedback").glob(f"*/{NAME}.html"))
-    return [page.read_text(encoding="utf-8") for page in found]
+    paths = sorted(machine.path(f"/home/{student}/{NAME}/feedback").glob(f"*/{NAME}.html"))
+    return [page.read_text(encoding="utf-8") for page in paths]
 
 
 def read_within_a_minute(student, count):
