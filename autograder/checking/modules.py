@@ -129,6 +129,11 @@ class Module:
         self.subject, self.module, self.name = subject, module, name
 
     @property
+    def own(self) -> Any:
+        """The module, by its former name, which checks of earlier releases use."""
+        return self.module
+
+    @property
     def calls(self) -> list[Any]:
         """All calls so far of the function that made the module, and of what it made."""
         calls: list[Any] = self.subject.calls

@@ -304,3 +304,8 @@ def test_what_is_not_written_yet_is_not_called_wrong(scales):
     for stub in (Begun, lambda n: nn.ModuleList([nn.Linear(n, n)])):
         (result,) = scales.examine("Scale", stub).results
         assert result.status == "blocked" and "not written yet" in str(result.message)
+
+
+def test_checks_of_earlier_releases_find_the_module_by_its_former_name():
+    layer = Subject("Scale", Scale).module(2)
+    assert layer.own is layer.module
