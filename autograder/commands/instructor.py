@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
 EXCHANGE = "exchange"
+MOST_REFUSED = 200
+"""Refused hand-ins that are listed."""
 """What `collect` is given in place of an archive; a folder of this name needs its full path."""
 
 
@@ -149,8 +151,11 @@ def _collect_exchange(
     exchange = exchange_of(where, None)
     permissions.check_owners(where, exchange)
     found = collect(where, exchange, submitted, exercise)
-    for name, reason in () if anonymous else found.refused:
-        warn(f"{text.line(text.name(name), 200)}: {reason}.")
+    if not anonymous:
+        for name, reason in found.refused[:MOST_REFUSED]:
+            warn(f"{text.line(text.name(name), 200)}: {reason}.")
+        if len(found.refused) > MOST_REFUSED:
+            warn(f"{len(found.refused) - MOST_REFUSED} more are refused, and not listed.")
     say(
         f"{len(found.written)} written to {short(submitted, where)}, {found.unchanged} left "
         f"unchanged, {len(found.refused)} refused."

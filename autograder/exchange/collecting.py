@@ -17,6 +17,9 @@ from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
 from autograder.sanitize import text
 
+MOST_TRIED = 5
+"""Hand-ins of a student and exercise that are read until one is not refused, the newest first."""
+
 
 @dataclass
 class Collected:
@@ -61,7 +64,7 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
         ):
             for entries in _newest_first(folder, collected):
                 wanted = [entry for entry in entries if entry.exercise in known]
-                for entry in wanted:
+                for entry in wanted[:MOST_TRIED]:
                     settings = known[entry.exercise].settings
                     limit = replace(limits, **settings.limits)
                     try:
@@ -80,15 +83,18 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
 
 
 def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
-    """Return the complete hand-ins of each student and exercise, those that arrived last first."""
-    by_work: dict[tuple[str, str], list[tuple[float, Entry]]] = defaultdict(list)
+    """Return the complete hand-ins of each student and exercise, those that arrived last first.
+
+    Those of another system user come apart: they may be refused, and must not use up the tries.
+    """
+    by_work: dict[tuple[str, str, int], list[tuple[float, Entry]]] = defaultdict(list)
     for name in sorted(inbound.names_in(folder)):
         try:
             entry, state = Entry.of(name), inbound.state_of(folder, name)
         except Exception as error:
             collected.refused.append((name, _reason(error)))
             continue
-        by_work[entry.student, entry.exercise].append((state.st_ctime, entry))
+        by_work[entry.student, entry.exercise, state.st_uid].append((state.st_ctime, entry))
     return [
         [entry for _, entry in sorted(entries, key=lambda each: each[0], reverse=True)]
         for entries in by_work.values()

@@ -51,10 +51,10 @@ def choose(
     turns: dict[int, list[Row]] = defaultdict(list)
     taken: dict[str, int] = defaultdict(int)
     for row in newest.values():
-        if attempts_left(row) <= 0:
-            choice.limited.append(row)
-        elif taken[row.student] >= left_this_hour(row.student):
+        if taken[row.student] >= left_this_hour(row.student):
             choice.later.append(row)
+        elif attempts_left(row) <= 0:  # which may read the hand-in
+            choice.limited.append(row)
         else:
             turns[taken[row.student]].append(row)
             taken[row.student] += 1

@@ -242,9 +242,14 @@ def state_of(inbound: int, name: str) -> os.stat_result:
         raise Unfinished(f"it cannot be read: {error.strerror}") from None
     if not stat.S_ISDIR(state.st_mode):
         raise Refused(f"it is {_kind(state)}, not a folder")
-    if state.st_mode & 0o777 != COMPLETE:
+    if not is_complete(state):
         raise Unfinished("it was not completed")
     return state
+
+
+def is_complete(state: os.stat_result) -> bool:
+    """Tell from the state of a hand-in's folder whether nothing more is written to it."""
+    return state.st_mode & 0o777 == COMPLETE
 
 
 def read(

@@ -81,6 +81,8 @@ TABLE = f"""
     CREATE TABLE IF NOT EXISTS hand_ins ({", ".join(COLUMNS)}, PRIMARY KEY (name));
     CREATE INDEX IF NOT EXISTS by_work ON hand_ins (student, exercise, arrived);
     CREATE INDEX IF NOT EXISTS by_state ON hand_ins (state, published);
+    CREATE INDEX IF NOT EXISTS to_answer ON hand_ins (arrived)
+        WHERE published = '' AND secret != '';
 """
 
 

@@ -22,6 +22,7 @@ from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
 from autograder.course.watch_settings import LTI, WatchSettings
 from autograder.exchange import delays, inbound
+from autograder.exchange.arrivals import Arrivals
 from autograder.exchange.delays import Delays
 from autograder.exchange.fairness import choose
 from autograder.exchange.hand_in_folders import HandInFolders
@@ -49,8 +50,8 @@ MOST_AT_ONCE = 5
 """Hand-ins of one user that are copied in one look."""
 MOST_BYTES, MOST_BYTES_OF_ALL = 150_000_000, 1_000_000_000
 """How much of one user, and of all, is copied in one look, and a last hand-in beyond it."""
-MOST_REFUSED = 20
-"""Hand-ins that are refused in one look unread; of those that are read, each user has a few."""
+BYTES_OF_FAILED = 50_000_000
+"""What a hand-in that is refused or unfinished counts as: some of it was read."""
 MOST_IN_BATCH = 60
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -110,7 +111,6 @@ class Watch:
         self.submitted = submitted or course.submitted
         self.stopping = False
         self.progress: Callable[[str, int, int], None] = lambda title, count, total: None
-        self._first_seen: dict[str, float] = {}
         self._troubles: dict[str, str] = {}
         self._notes: set[str] = set()
         self._delays = Delays()
@@ -128,6 +128,11 @@ class Watch:
             self.course.into.mkdir(parents=True, exist_ok=True)
             self._open.enter_context(locks.lock(self.course.into / LOCK, _refuse_second))
             self.hand_ins = self._open.enter_context(HandIns(self.course.into / FILE))
+            self.arrivals = Arrivals(
+                is_known=self.hand_ins.names.__contains__,
+                is_due=self._delays.is_due,
+                by_owner=self.owner_of is not None,
+            )
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)
             self.folders.remove_others(row.name for row in waiting)
@@ -183,60 +188,38 @@ class Watch:
             self.look()
 
     def _take_all(self, folder: int) -> None:
-        new = self._new_names(folder)
-        self._first_seen = {name: self._first_seen.get(name, time.monotonic()) for name in new}
-        complete = []
-        for name in new:
+        """Take what is new. Each user's first hand-in is taken however much others hand in."""
+        arrivals = self.arrivals.find(folder)
+        self._note_others()
+        size: dict[object, int] = defaultdict(int)
+        for arrival in arrivals:
             if self.stopping:
                 return
-            may_refuse = len(self._refused) < MOST_REFUSED  # if not, a later look does
-            with self._skipping(inbound.key_of(name)):
-                try:
-                    state = inbound.state_of(folder, name)
-                    complete.append((state.st_ctime, state.st_uid, name))
-                except Refused as error:
-                    if may_refuse:
-                        self._refuse(name, error)
-                except Unfinished as error:
-                    if may_refuse:
-                        self._wait_for(name, error)
-        taken: dict[object, int] = defaultdict(int)
-        size: dict[object, int] = defaultdict(int)
-        for _, owner, name in sorted(complete):
-            user = owner if self.owner_of else name.partition("+")[0]
-            if self.stopping or sum(size.values()) >= MOST_BYTES_OF_ALL:
-                return
-            if taken[user] < MOST_AT_ONCE and size[user] < MOST_BYTES:
-                taken[user] += 1
-                with self._skipping(inbound.key_of(name)):
-                    size[user] += self._take(folder, name)
+            is_too_much = (
+                arrival.rank >= MOST_AT_ONCE
+                or size[arrival.user] >= MOST_BYTES
+                or sum(size.values()) >= MOST_BYTES_OF_ALL
+            )
+            with self._skipping(inbound.key_of(arrival.name)):
+                if not arrival.is_complete:
+                    self._wait_for(arrival.name, Unfinished("it was not completed"))
+                elif arrival.rank == 0 or not is_too_much:
+                    size[arrival.user] += BYTES_OF_FAILED
+                    size[arrival.user] += self._take(folder, arrival.name) - BYTES_OF_FAILED
 
-    def _new_names(self, folder: int) -> list[str]:
-        """Return the names that may be those of new hand-ins, without those that failed just now.
-
-        Of all others, only the number is remembered: anyone can write any number of them.
-        """
-        names = inbound.names_in(folder)
-        self._note_others([name for name in names if not inbound.looks_like_hand_in(name)])
-        keys = {name: inbound.key_of(name) for name in names if inbound.looks_like_hand_in(name)}
-        return [
-            name
-            for name, key in keys.items()
-            if key not in self.hand_ins.names and self._delays.is_due(key)
-        ]
-
-    def _note_others(self, names: list[str]) -> None:
-        """Log how many names are not those of hand-ins, once and when there are twice as many."""
-        if len(names) > 2 * self._others_noted:
-            self._others_noted = len(names)
+    def _note_others(self) -> None:
+        """Log how many entries cannot be hand-ins, once and when there are twice as many."""
+        others = self.arrivals.others()
+        if others > 2 * self._others_noted:
+            self._others_noted = others
             self.say(
                 "note",
-                note=f"{len(names)} entries of inbound are passed over: their names are not those "
-                f"of hand-ins, such as {text.line(inbound.key_of(names[0]), 100)}.",
+                note=f"{others} entries of inbound are passed over: they are not folders with a "
+                "name of a hand-in.",
             )
 
     def _take(self, folder: int, name: str) -> int:
-        """Copy a hand-in, unless it is refused or unfinished; return how many bytes it has."""
+        """Copy a hand-in, unless it is refused or unfinished; return how many bytes it counts."""
         try:
             entry = Entry.of(name)
             exercise = next(
@@ -249,10 +232,11 @@ class Watch:
             hand_in = inbound.read(folder, entry, limits, self.owner_of)
         except Refused as error:
             self._refuse(name, error)
-            return 0
+            return BYTES_OF_FAILED
         except Unfinished as error:
+            self._delays.add(entry.key)
             self._wait_for(name, error)
-            return 0
+            return BYTES_OF_FAILED
         row = Row(
             entry.key,
             entry.student,
@@ -282,7 +266,7 @@ class Watch:
         return sum(len(data) for data in hand_in.files.values())
 
     def _wait_for(self, name: str, error: Unfinished) -> None:
-        if time.monotonic() > self._first_seen[name] + PATIENCE:
+        if self.arrivals.seconds_seen(name) > PATIENCE:
             self._refuse(name, Refused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
 
     def _refuse(self, name: str, error: Refused) -> None:
@@ -351,9 +335,14 @@ class Watch:
         hour_ago = time.time() - HOUR
 
         def attempts_left(row: Row) -> float:
-            if not self.settings.attempts or not self._is_new_work(row):
+            most = self.settings.attempts or float("inf")
+            left = most - self.hand_ins.count_attempts(row.student, row.exercise)
+            if left > 0 or not self._delays.is_due(row.name):
                 return float("inf")
-            return self.settings.attempts - self.hand_ins.count_attempts(row.student, row.exercise)
+            with self._skipping(row.name):
+                if self._is_new_work(row):
+                    return left
+            return float("inf")
 
         def left_this_hour(student: str) -> float:
             if not self.settings.per_hour:
@@ -385,6 +374,7 @@ class Watch:
         if self.folders.of(row.student, row.exercise).exists():
             return [row]
         self.hand_ins.forget(row.name)  # someone removed it: it is taken again
+        self.arrivals.forget()
         return []
 
     def _is_new_work(self, row: Row) -> bool:

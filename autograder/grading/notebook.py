@@ -32,6 +32,8 @@ from autograder.grading.own_cells import MOST_CODE, defined_in
 from autograder.sanitize import text
 
 MOST_CELLS = 2000
+MOST_COMPARED = 200_000
+"""Characters in a student's own cells, above which they are not parsed to look for answers."""
 MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
@@ -165,6 +167,8 @@ def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
     try:
         cells = parse(data, "").cells
     except Malformed:
+        return False
+    if sum(len(cell.source) for cell in cells if not marks(cell)) > MOST_COMPARED:
         return False
     for cell in cells:
         as_given = answers.get(grade_id(cell) or "")

@@ -15,6 +15,7 @@ import threading
 import time
 import types
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from autograder.commands import doctor
 from autograder.course import deadlines, locks
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
-from autograder.exchange import collecting, fairness, permissions, watch
+from autograder.exchange import arrivals, collecting, fairness, inbound, permissions, watch
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.state import HandIns, Row, State
 from autograder.exchange.watch import Watch
@@ -204,7 +205,7 @@ def test_hand_ins_are_taken_and_refused_with_a_line_each(school):
         }
         assert reasons == {odd.folder.name: "there is no exercise y"}
         (note,) = [values["note"] for event, _, values in school.events if event == "note"]
-        assert note.startswith("1 entries of inbound are passed over") and "stray" in note
+        assert note.startswith("1 entries of inbound are passed over") and "not folders" in note
         unfinished.folder.chmod(0o777)
         watching.look()
         assert school.told("taken") == ["ada", "ben"]
@@ -338,19 +339,62 @@ def test_an_answer_that_the_program_fails_on_stops_no_other(school, monkeypatch)
     assert len(notes) == 1 and "ValueError: an unexpected fault" in notes[0]
 
 
-def test_a_flood_of_refusals_is_spread_over_looks_and_other_names_are_counted(school):
+def test_other_entries_are_counted_and_not_looked_at_again(school, monkeypatch):
     for number in range(50):
         (school.exchange / "inbound" / f"junk{number}").write_text("")
         (school.exchange / "inbound" / f"mal+x+2024-01-01 {number} UTC").write_text("")
     school.submit("ada")
+    stat_of, looked_at = os.stat, []
+
+    def count(name, **named):
+        if "dir_fd" in named:
+            looked_at.append(name)
+        return stat_of(name, **named)
+
+    with school.watch() as watching:
+        watching.look()
+        assert school.told("taken") == ["ada"] and school.told("refused") == []
+        monkeypatch.setattr(arrivals.os, "stat", count)
+        watching.look()
+        watching.look()
+        assert len(looked_at) == 1  # of ada's, to see that it is known
+    (note,) = [values["note"] for event, _, values in school.events if event == "note"]
+    assert note.startswith("100 entries of inbound are passed over")
+
+
+def test_a_flood_of_hand_ins_costs_little_and_delays_no_other(school, monkeypatch):
+    for number in range(300):
+        raw(school, f"mal+x+2024-01-01 {number} UTC".encode())
+    school.submit("ada")
+    key_of, keys = inbound.key_of, []
+    monkeypatch.setattr(inbound, "key_of", lambda name: keys.append(name) or key_of(name))
     with school.watch() as watching:
         watching.look()
         assert school.told("taken") == ["ada"]
-        assert len(school.told("refused")) == watch.MOST_REFUSED
+        count = len(school.told("refused"))
+        assert 0 < count <= watch.MOST_AT_ONCE
+        assert len(keys) < 3 * arrivals.MOST_LOOKED_AT
         watching.look()
+        assert len(school.told("refused")) == 2 * count
+
+
+def test_one_that_changes_is_read_again_after_a_while(school, monkeypatch):
+    school.submit("ada")
+    reads = []
+
+    def change(*rest):
+        reads.append(rest)
+        raise inbound.Unfinished("it changes while it is read")
+
+    monkeypatch.setattr(watch.inbound, "read", change)
+    with school.watch() as watching:
+        for _ in range(3):
+            watching.look()
+        assert len(reads) == 1 and school.events == []
+        now = time.monotonic()
+        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
         watching.look()
-        assert len(school.told("refused")) == 50 == len(watching.hand_ins.names) - 1
-    assert [event for event, _, _ in school.events].count("note") == 1
+        assert len(reads) == 2 and school.told("refused") == ["ada"]
 
 
 def test_each_student_has_one_copy_of_an_exercise_that_waits(school):
@@ -378,13 +422,33 @@ def test_an_earlier_one_that_comes_later_is_not_copied(school):
 
 def test_few_bytes_are_copied_in_one_look(school, monkeypatch):
     monkeypatch.setattr(watch, "MOST_BYTES_OF_ALL", 1)
-    for student in ("ada", "ben"):
+    for student in ("ada", "ada", "ben"):
         school.submit(student)
     with school.watch() as watching:
         watching.look()
-        assert school.told("taken") == ["ada"]
+        assert school.told("taken") == ["ada", "ben"]  # the first one of each
         watching.look()
-        assert school.told("taken") == ["ada", "ben"]
+        assert school.told("taken") == ["ada", "ben", "ada"]
+
+
+def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeypatch):
+    school = Class(toy, tmp_path, "c.Watch.attempts = 1\n")
+    school.submit("ada")
+    school.submit("ben")
+    with school.watch() as watching:
+        watching.look()
+        ada, _ = watching.hand_ins.in_state(State.WAITING)
+        graded = replace(ada, name="before", state=State.GRADED, graded=1.0)
+        watching.hand_ins.keep(graded)
+
+        def fail(row):
+            raise ValueError("an unexpected fault")
+
+        monkeypatch.setattr(watching, "_is_new_work", fail)
+        monkeypatch.setattr(watching, "_placed", lambda row: [row])
+        waiting = watching.hand_ins.in_state(State.WAITING)
+        assert [row.student for row in watching._chosen(waiting)] == ["ben"]
+        assert len(watching.hand_ins.in_state(State.WAITING)) == 2
 
 
 def test_the_same_work_again_counts_in_the_hour(tmp_path):
@@ -940,6 +1004,29 @@ def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch
     monkeypatch.setattr(collecting.inbound, "read", read)
     collected = collecting.collect(school.course, school.exchange, school.course.submitted)
     assert [entry.student for entry in collected.written] == ["ada"]
+
+
+def test_collect_exchange_reads_few_of_one_student(school, monkeypatch):
+    read, reads = collecting.inbound.read, []
+    monkeypatch.setattr(
+        collecting.inbound, "read", lambda *rest: reads.append(rest[1].student) or read(*rest)
+    )
+    school.submit("ben")
+    for number in range(9):
+        raw(school, f"ada+01-toy+2024-01-01 {number} UTC".encode())
+    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.student for entry in collected.written] == ["ben"]
+    assert reads.count("ada") == collecting.MOST_TRIED == len(collected.refused)
+
+
+@as_root
+def test_collect_exchange_is_not_misled_by_the_folders_of_another_user(toy, tmp_path):
+    school = Class(toy, tmp_path, owners=True)
+    right = school.submit("daemon", uid=OTHERS["daemon"])
+    for _ in range(9):
+        school.submit("daemon", WRONG, uid=OTHERS["bin"])
+    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    assert [entry.name for entry in collected.written] == [right.folder.name]
 
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):

@@ -4,6 +4,7 @@ that was given out.
 
 import copy
 import json
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -996,3 +997,18 @@ def test_the_last_graded_cell_of_code_is_the_last_that_has_to_run():
     shown = cell("code", "plot()", "demo")
     assert last_graded([*RELEASED.cells, shown]) == PLACE["check_twice"] < PLACE["proof"]
     assert last_graded([RELEASED.cells[0], RELEASED.cells[-1], shown]) == -1
+
+
+def test_long_cells_of_a_students_own_are_not_parsed(tmp_path, monkeypatch):
+    exercise = SimpleNamespace(notebook=tmp_path / "toy.ipynb")
+    nbformat.write(RELEASED, exercise.notebook)
+    submitted = copy.deepcopy(RELEASED)
+    submitted.cells += [nbformat.v4.new_code_cell("x = 1\n" * 20_000) for _ in range(2)]
+    data = nbformat.writes(submitted).encode()
+    parsed = []
+    defined_in = notebook.defined_in
+    monkeypatch.setattr(notebook, "defined_in", lambda own: parsed.append(own) or defined_in(own))
+    assert not notebook.is_as_given(exercise, data)
+    assert all(len(each.source) < 1000 for each in parsed)
+    monkeypatch.setattr(notebook, "MOST_COMPARED", 10**6)
+    assert notebook.is_as_given(exercise, data)

@@ -1,0 +1,121 @@
+"""Which entries of the exchange are hand-ins to take now.
+
+Any user of the machine can write any number of entries, under any names. Therefore each look does
+as little as possible for each entry, and the same for each user.
+"""
+
+import os
+import stat
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from autograder.exchange import inbound
+
+MOST_LOOKED_AT = 50
+"""New entries of one user that a look considers: complete hand-ins first, the oldest first."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A folder that may be a new hand-in.
+
+    Attributes
+    ----------
+    name : str
+        Of its folder, as the file system has it.
+    user : object
+        Whose it is: the number of a system user, or the student in its name.
+    changed : float
+        When it changed last, in seconds since 1970.
+    is_complete : bool
+        Whether nbgrader's `submit` writes nothing more to it.
+    rank : int
+        How many entries of the same user come before it.
+    """
+
+    name: str
+    user: object
+    changed: float
+    is_complete: bool
+    rank: int = 0
+
+
+class Arrivals:
+    """Finds new hand-ins in an exchange.
+
+    Parameters
+    ----------
+    is_known, is_due : callable
+        Tell of a hand-in's key whether it was taken or refused, and whether it may be tried now.
+    by_owner : bool
+        Whether each student is a system user. If not, users are told apart by hand-ins' names.
+    """
+
+    def __init__(
+        self, is_known: Callable[[str], bool], is_due: Callable[[str], bool], by_owner: bool
+    ):
+        self.is_known, self.is_due, self.by_owner = is_known, is_due, by_owner
+        self._passed_over: set[str] = set()
+        self._others = 0
+        self._first_seen: dict[str, float] = {}
+
+    def forget(self) -> None:
+        """Consider all entries again, also those that were known."""
+        self._passed_over.clear()
+
+    def find(self, folder: int) -> list[Arrival]:
+        """Return what to take or to wait for now; users take turns.
+
+        Parameters
+        ----------
+        folder : int
+            The descriptor of the folder of hand-ins.
+        """
+        names = set(inbound.names_in(folder))
+        self._passed_over &= names
+        self._first_seen = {name: at for name, at in self._first_seen.items() if name in names}
+        by_user: dict[object, list[Arrival]] = defaultdict(list)
+        for name in names - self._passed_over:
+            arrival = self._arrival(folder, name)
+            if arrival:
+                by_user[arrival.user].append(arrival)
+        found = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
+        return sorted(found, key=lambda each: (each.rank, each.changed, each.name))
+
+    def others(self) -> int:
+        """Return how many entries cannot be hand-ins: they have other names, or are no folders."""
+        return self._others
+
+    def seconds_seen(self, name: str) -> float:
+        """Return for how long an entry has been found."""
+        return time.monotonic() - self._first_seen[name]
+
+    def _arrival(self, folder: int, name: str) -> Arrival | None:
+        try:
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:  # it has just gone
+            return None
+        if not stat.S_ISDIR(state.st_mode) or not inbound.looks_like_hand_in(name):
+            self._passed_over.add(name)
+            self._others += 1
+            return None
+        user = state.st_uid if self.by_owner else name.partition("+")[0]
+        return Arrival(name, user, state.st_ctime, inbound.is_complete(state))
+
+    def _considered(self, arrivals: list[Arrival]) -> Iterator[Arrival]:
+        """Yield the entries of one user that are new and due, in order."""
+        count = rank = 0
+        for arrival in sorted(arrivals, key=lambda each: (not each.is_complete, each.changed)):
+            key = inbound.key_of(arrival.name)
+            if self.is_known(key):
+                self._passed_over.add(arrival.name)
+                continue
+            if count == MOST_LOOKED_AT:
+                break
+            count += 1
+            self._first_seen.setdefault(arrival.name, time.monotonic())
+            if self.is_due(key):
+                yield replace(arrival, rank=rank)
+                rank += 1
