@@ -290,17 +290,17 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
     UserError
         If two chapters enter the same claim, or a row has a fault.
     """
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for chapter in read(root).values():
         for name, row in chapter.claims.items():
-            if name in found:
+            if name in rows:
                 raise UserError(
                     f"book/{chapter.name}/{ENTRIES}: the claim {name} is already "
-                    f"entered by chapter {found[name]['chapters'][0]}; write this chapter's "
+                    f"entered by chapter {rows[name]['chapters'][0]}; write this chapter's "
                     "number there, below Also in."
                 )
-            found[name] = row
-    return dict(sorted(found.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
+            rows[name] = row
+    return dict(sorted(rows.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
 
 
 def contents(chapter: Chapter) -> str:

@@ -89,14 +89,14 @@ def packages() -> Iterator[Finding]:
         for requirement in wanted:
             name = requirement.name
             try:
-                found = importlib.metadata.version(name).partition("+")[0]
+                version = importlib.metadata.version(name).partition("+")[0]
             except importlib.metadata.PackageNotFoundError:
                 absent.append(name)
                 continue
-            if not requirement.specifier.contains(found, prereleases=True):
-                absent.append(f"{requirement.name}{requirement.specifier} (found {found})")
-            elif (pinned := tested.get(canonicalize_name(name), found)) != found:
-                other.append(f"{name} {found} instead of {pinned}")
+            if not requirement.specifier.contains(version, prereleases=True):
+                absent.append(f"{requirement.name}{requirement.specifier} (found {version})")
+            elif (pinned := tested.get(canonicalize_name(name), version)) != version:
+                other.append(f"{name} {version} instead of {pinned}")
         if absent:
             source = f".[{group}]" if group else "."
             everything = "for everything: python course.py install-all"
@@ -130,15 +130,17 @@ def _wanted(group: str) -> list[Requirement]:
             for line in importlib.metadata.requires(PACKAGE) or ()
             if group in line or "extra" not in line
         ]
-    found = []
+    requirements = []
     for requirement in map(Requirement, lines):
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": group})
         if applies and requirement.name != PACKAGE:
-            found.append(requirement)
+            requirements.append(requirement)
     if group and not path.exists():
         basis = needs("")
-        found = [requirement for requirement in found if requirement.name not in basis]
-    return found
+        requirements = [
+            requirement for requirement in requirements if requirement.name not in basis
+        ]
+    return requirements
 
 
 def _torch(root: Path = ROOT) -> Iterator[Finding]:
@@ -151,10 +153,8 @@ def _torch(root: Path = ROOT) -> Iterator[Finding]:
     yield Finding("torch", "ok", str(torch.__version__), "")
     if torch.cuda.is_available():
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
-        found = f"{torch.cuda.get_device_name()}, {bf16}"
-        yield Finding(
-            "GPU", "ok", found, "`grade --pending` settles pending points that need a GPU"
-        )
+        text = f"{torch.cuda.get_device_name()}, {bf16}"
+        yield Finding("GPU", "ok", text, "`grade --pending` settles pending points that need a GPU")
         return
     exercises = [
         Exercise(path.name, root)
@@ -288,10 +288,10 @@ def _shared(root: Path) -> Iterator[Finding]:
             return
         from autograder.exchange import permissions
 
-        found = list(permissions.faults(course))
-        for fault in found:
+        faults = list(permissions.faults(course))
+        for fault in faults:
             yield Finding("Shared machine", "unsafe", f"{fault.path}: {fault.risk}", fault.fix)
-        if not found:
+        if not faults:
             note = "homes, exchange, gradebook and submissions are closed to other users"
             yield Finding("Shared machine", "ok", str(course.exchange), note)
 

@@ -150,15 +150,15 @@ def _collect_exchange(
         )
     exchange = exchange_of(where, None)
     permissions.check_owners(where, exchange)
-    found = collect(where, exchange, submitted, exercise)
+    collected = collect(where, exchange, submitted, exercise)
     if not anonymous:
-        for name, reason in found.refused[:MOST_REFUSED]:
+        for name, reason in collected.refused[:MOST_REFUSED]:
             warn(f"{text.line(text.name(name), 200)}: {reason}.")
-        if len(found.refused) > MOST_REFUSED:
-            warn(f"{len(found.refused) - MOST_REFUSED} more are refused, and not listed.")
+        if len(collected.refused) > MOST_REFUSED:
+            warn(f"{len(collected.refused) - MOST_REFUSED} more are refused, and not listed.")
     say(
-        f"{len(found.written)} written to {short(submitted, where)}, {found.unchanged} left "
-        f"unchanged, {len(found.refused)} refused."
+        f"{len(collected.written)} written to {short(submitted, where)}, "
+        f"{collected.unchanged} left unchanged, {len(collected.refused)} refused."
     )
 
 

@@ -63,7 +63,7 @@ PASSWORDS = (
 def masked(url: str) -> str:
     """Return a text with URLs in it, or a single URL, without the passwords."""
     for password in PASSWORDS:
-        url = password.sub(lambda found: f"{found[1]}***{'@' * found[0].endswith('@')}", url)
+        url = password.sub(lambda match: f"{match[1]}***{'@' * match[0].endswith('@')}", url)
     return url
 
 

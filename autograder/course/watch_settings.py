@@ -49,19 +49,19 @@ class WatchSettings:
         UserError
             If there is no setting of that name, or its value is not possible.
         """
-        given = dict(config.Watch)
+        configured = dict(config.Watch)
         kinds: dict[str, type] = {each.name: type(each.default) for each in dataclasses.fields(cls)}
-        for name, value in given.items():
+        for name, value in configured.items():
             if name in ("attempts", "per_hour") and value == 0 and type(value) is int:
                 continue
             check_setting(CONFIG, name, value, kinds, within="c.Watch.")
-        _check_choice(given, "shows", SHOWS)
-        _check_choice(given, "scores", ("", LTI))
-        return cls(**given)
+        _check_choice(configured, "shows", SHOWS)
+        _check_choice(configured, "scores", ("", LTI))
+        return cls(**configured)
 
 
-def _check_choice(given: dict[str, Any], name: str, choices: tuple[str, ...]) -> None:
-    value = given.get(name, choices[0])
+def _check_choice(configured: dict[str, Any], name: str, choices: tuple[str, ...]) -> None:
+    value = configured.get(name, choices[0])
     if value not in choices:
         listed = ", ".join(f'"{choice}"' for choice in choices)
         raise UserError(f"{CONFIG}: c.Watch.{name} should be one of {listed}, but is {value!r}.")

@@ -133,12 +133,12 @@ class Publisher:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
             return Answer(ANSWERS[row.state])
-        place = self.course.graded(row.student, row.exercise)
+        paths = self.course.graded(row.student, row.exercise)
         try:
-            state = place.page.stat()
+            state = paths.page.stat()
         except OSError:  # it is being made
             return None
-        if read_text(place.pages / SECRET) != row.secret:  # the page is of another hand-in
+        if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
             return None if row.published else Answer(SUPERSEDED)
         due = self._due(row.student, row.exercise)
         if due and not self.may_see(row.student, row.exercise):
@@ -151,8 +151,8 @@ class Publisher:
 
         exercise = Exercise(row.exercise, self.course.root)
         if answer.text == PAGE:
-            place = self.course.graded(row.student, row.exercise)
-            feedback = place.page.read_text(encoding="utf-8", errors="replace")
+            paths = self.course.graded(row.student, row.exercise)
+            feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
             if points or notice.HERE in feedback:
                 with words.use(notice.language_of(feedback), archive.locales(exercise)):

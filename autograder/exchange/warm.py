@@ -108,11 +108,11 @@ class _Kept:
         self.is_closed = True
 
 
-def _serves(made: WorkerConfig, wanted: WorkerConfig) -> bool:
+def _serves(present: WorkerConfig, wanted: WorkerConfig) -> bool:
     """Tell whether workers that were made for one setting can also work in another one."""
-    has_exercises = set(wanted.exercises) <= set(made.exercises)
-    has_imports = set(wanted.imports) <= set(made.imports)
-    same = replace(made, exercises=wanted.exercises, imports=wanted.imports) == wanted
+    has_exercises = set(wanted.exercises) <= set(present.exercises)
+    has_imports = set(wanted.imports) <= set(present.imports)
+    same = replace(present, exercises=wanted.exercises, imports=wanted.imports) == wanted
     return has_exercises and has_imports and same
 
 

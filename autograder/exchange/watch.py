@@ -521,9 +521,9 @@ class Watch:
             self._notes.add(line)
             self.say("note", note=line)
 
-    def _wait(self, place: str, line: str) -> None:
-        if self._troubles.get(place) != line:
-            self._troubles[place] = line
+    def _wait(self, part: str, line: str) -> None:
+        if self._troubles.get(part) != line:
+            self._troubles[part] = line
             self.say("waits", note=line)
 
     @contextlib.contextmanager
@@ -542,7 +542,7 @@ class Watch:
                 self.say("note", note=f"{name} is skipped, and tried again later: {reason}")
 
     @contextlib.contextmanager
-    def _trouble(self, place: str) -> Iterator[None]:
+    def _trouble(self, part: str) -> Iterator[None]:
         """Say once what is wrong with a place, and go on; say when it is right again.
 
         Faults of the program itself are printed as well, and do not end the watch either.
@@ -552,13 +552,13 @@ class Watch:
         except TROUBLES as error:
             named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._wait(place, f"{reason}{named}")
+            self._wait(part, f"{reason}{named}")
         except Exception as error:
             traceback.print_exc()
-            self._wait(place, f"{type(error).__name__}: {error}")
+            self._wait(part, f"{type(error).__name__}: {error}")
         else:
-            if self._troubles.pop(place, None):
-                self.say("goes on", note=f"{place}: in order again")
+            if self._troubles.pop(part, None):
+                self.say("goes on", note=f"{part}: in order again")
 
 
 def _refuse_second(holder: str) -> None:

@@ -122,9 +122,9 @@ def _formulas_in(text: str) -> Iterator[tuple[int, int, str, bool]]:
     """Yield a text's formulas: where each begins and ends, its LaTeX, and whether it stands in a
     line.
     """
-    place, unclosed = 0, set()
-    while opening := OPENING.search(text, place):
-        place = opening.end()
+    position, unclosed = 0, set()
+    while opening := OPENING.search(text, position):
+        position = opening.end()
         name = opening[1]
         if (
             opening[0] == r"\$"
@@ -133,15 +133,15 @@ def _formulas_in(text: str) -> Iterator[tuple[int, int, str, bool]]:
         ):
             continue
         pattern = CLOSING.get(opening[0]) or re.compile(re.escape(f"\\end{{{name}}}"))
-        closing = pattern.search(text, place)
+        closing = pattern.search(text, position)
         if closing is None:
             unclosed.add(opening[0])  # looked for once, however often one is opened
             continue
         whole = text[opening.start() : closing.end()]
-        place = closing.end()
+        position = closing.end()
         yield (
             opening.start(),
-            place,
+            position,
             whole if name else text[opening.end() : closing.start()],
             opening[0] in INLINE,
         )
@@ -167,8 +167,8 @@ def mathml(latex: str, inline: bool) -> str | None:
 
 def _depth(latex: str) -> int:
     """Return how deep a formula's parts are nested."""
-    steps = [(place.start(), 1) for place in DEEPER.finditer(latex)]
-    steps += [(place.start(), -1) for place in LESS_DEEP.finditer(latex)]
+    steps = [(match.start(), 1) for match in DEEPER.finditer(latex)]
+    steps += [(match.start(), -1) for match in LESS_DEEP.finditer(latex)]
     depth = deepest = 0
     for _, step in sorted(steps):
         depth = max(0, depth + step)
@@ -176,8 +176,8 @@ def _depth(latex: str) -> int:
     return deepest
 
 
-def _known(place: re.Match[str]) -> str:
-    return f"\\{place[1]}{{{AS_LATEX2MATHML_HAS_THEM.get(place[2], place[2])}}}"
+def _known(match: re.Match[str]) -> str:
+    return f"\\{match[1]}{{{AS_LATEX2MATHML_HAS_THEM.get(match[2], match[2])}}}"
 
 
 def _written(element: Any) -> str:

@@ -265,12 +265,12 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     page = _page(course, path, graded, names, other, today)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogs.for_graders(course.root):
-        own = (
+        lines = (
             page
             if words.language() == words.ENGLISH
             else _page(course, path, graded, names, other, today)
         )
-        path.write_text(_html(own, base), encoding="utf-8")
+        path.write_text(_html(lines, base), encoding="utf-8")
     return page
 
 
@@ -338,26 +338,26 @@ def _page(
 def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedIn]:
     """Return what was submitted since midnight in this machine's time zone, the last one first."""
     midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-    found = []
+    submissions = []
     for record in graded:
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
-        place = course.graded(record.student, record.assignment)
-        when = _submitted(place.stamp)
+        paths = course.graded(record.student, record.assignment)
+        when = _submitted(paths.stamp)
         if when is None or when < midnight:
             continue
-        found.append(
+        submissions.append(
             HandedIn(
                 when.astimezone(),
                 record.student,
                 record.assignment,
-                _link(place.page, path),
+                _link(paths.page, path),
                 record.score,
                 record.max_score,
                 len(record.history) + 1,
             )
         )
-    return sorted(found, key=lambda each: each.when, reverse=True)
+    return sorted(submissions, key=lambda each: each.when, reverse=True)
 
 
 def _submitted(stamp: Path) -> datetime | None:
@@ -372,10 +372,10 @@ def _submitted(stamp: Path) -> datetime | None:
 
 
 def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    by_exercise: dict[str, list[Record]] = {}
     for record in graded:
-        found.setdefault(record.assignment, []).append(record)
-    return found
+        by_exercise.setdefault(record.assignment, []).append(record)
+    return by_exercise
 
 
 def _html(page: Page, base: str) -> str:
@@ -445,13 +445,15 @@ def _data(page: Page, base: str) -> dict[str, Any]:
     """Return what report.js draws: `parts` with a row for each submission, and the texts that
     rows refer to.
     """
-    students = sorted({row.student for own in page.assignments for row in own.rows}, key=_natural)
+    students = sorted(
+        {row.student for assignment in page.assignments for row in assignment.rows}, key=_natural
+    )
     numbers = {student: number for number, student in enumerate(students)}
     texts = _Texts()
     parts = []
-    for own in page.assignments:
+    for assignment in page.assignments:
         rows = []
-        for row in own.rows:
+        for row in assignment.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
             tags = [translated("needs a manual grade")] * row.manual
             tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(
@@ -465,14 +467,18 @@ def _data(page: Page, base: str) -> dict[str, Any]:
                     texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
                 ]
             )  # fmt: skip
-        columns = [[column.cell, column.check, column.title] for column in own.columns]
-        parts.append({"name": own.name, "columns": columns, "rows": rows})
+        columns = [[column.cell, column.check, column.title] for column in assignment.columns]
+        parts.append({"name": assignment.name, "columns": columns, "rows": rows})
     signs = {letter: [sign, translated(MARKS[mark])] for mark, (letter, sign) in SIGNS.items()}
     return {
         "base": base, "screen": SCREEN, "signs": signs, "students": students,
         "texts": list(texts.numbers),
         "parts": parts,
-        "words": {own: said for own in texts_of_script() if (said := translated(own)) != own},
+        "words": {
+            words: translation
+            for words in texts_of_script()
+            if (translation := translated(words)) != words
+        },
     }  # fmt: skip
 
 
@@ -539,7 +545,7 @@ def _assignment(
 
 def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
     """Yield the open regrade requests of a submission."""
-    place = course.graded(record.student, record.assignment)
+    paths = course.graded(record.student, record.assignment)
     for request in record.requests:
         if not request.open:
             continue
@@ -551,10 +557,10 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
             student=record.student,
             function=request.function,
             text=text.block(request.text),
-            link=_link(place.page, path),
+            link=_link(paths.page, path),
             checks=[(shown(check.title), text.line(shown(check.message))) for check in failed],
             explain="python -m autograder explain "
-            f"{shlex.quote(os.path.relpath(place.record, course.root))} --check "
+            f"{shlex.quote(os.path.relpath(paths.record, course.root))} --check "
             f"{request.function}",
         )
 
@@ -569,16 +575,18 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
         return []
     due = {_without_extension(record.deadline) for record in dated}
     late = sum(record.seconds_late > 0 for record in dated)
-    found = [
+    sentences = [
         Message(
             "Due on {when}.",
             when=words.joined("{left}, {right}", [reasons.moment(one) for one in sorted(due)]),
         )
     ]
-    found.append(counted("{count} submission was late.", "{count} submissions were late.", late))
+    sentences.append(
+        counted("{count} submission was late.", "{count} submissions were late.", late)
+    )
     extended = [record for record in dated if record.deadline.extension]
     if extended and names:
-        found.append(
+        sentences.append(
             counted(
                 "{count} student has an extension.",
                 "{count} students have an extension.",
@@ -594,10 +602,10 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
             )
             for record in sorted(extended, key=lambda record: _natural(record.student))
         ]
-        found.append(
+        sentences.append(
             Message("Extensions: {students}.", students=words.joined("{left}, {right}", who))
         )
-    return found
+    return sentences
 
 
 def _without_extension(deadline: Deadline) -> str:
@@ -620,7 +628,7 @@ def costs(
     for record in records:
         for cell in record.cells.values():
             total = sum(check.weight for check in cell.checks) or 1
-            found = set()
+            seen = set()
             for check in cell.checks:
                 if not check.status.costs_points:
                     continue
@@ -632,14 +640,14 @@ def costs(
                 relation = reasons.relation_of(check)
                 if check.cause or (str(relation) and "helper" not in relation.values):
                     key, told = _told(check)
-                    found.add((cell.subject, key))
+                    seen.add((cell.subject, key))
                     if said.setdefault((cell.subject, key), told)[0] != told[0]:
                         said[cell.subject, key] = (
                             said[cell.subject, key][0],
                             translated(OTHER_NUMBERS),
                             "relation",
                         )
-            for one in found:
+            for one in seen:
                 who[one].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
     checks = [Lost(*key, points, students[key]) for key, points in most_first]
@@ -671,13 +679,13 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
         for package, number in count.most_common(NAMED)
         if number > bool(names)
     ]
-    said = counted(
+    sentence = counted(
         "{count} student imports packages that are not installed here: {packages}.",
         "{count} students import packages that are not installed here: {packages}.",
         len(who),
         packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
     )
-    return Missed(str(said), sorted(who, key=_natural))
+    return Missed(str(sentence), sorted(who, key=_natural))
 
 
 def _told(check: Result) -> tuple[Any, tuple[str, str, str]]:

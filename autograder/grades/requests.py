@@ -37,7 +37,7 @@ def found_in(cells: Iterable[Cell]) -> tuple[list[Request], list[Message]]:
     locked cell.
     """
     cells = list(cells)
-    heads = [place for place, cell in enumerate(cells) if grade_id(cell) == HEAD]
+    heads = [index for index, cell in enumerate(cells) if grade_id(cell) == HEAD]
     if not heads:
         return [], []
     after = [
@@ -82,7 +82,7 @@ def _begun_by(line: str) -> tuple[str, str]:
     """Return what a line has before its first colon, as a name, and after it; "" and the line if
     it has none.
     """
-    places = [place for sign in ":：" if (place := line.find(sign, 0, MOST_NAME)) >= 0]
+    places = [index for sign in ":：" if (index := line.find(sign, 0, MOST_NAME)) >= 0]
     if not places:
         return "", line
     before, rest = line[: min(places)], line[min(places) + 1 :]

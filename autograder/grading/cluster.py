@@ -755,13 +755,13 @@ def _answer(reply: dict[str, Any]) -> Any:
 
 def _faults(info: dict[str, Any]) -> Iterator[str]:
     """Yield the reasons why a worker must not grade."""
-    here = versions()
-    for name in sorted({*here, *info["versions"]}):
-        there = info["versions"].get(name)
-        if there != here.get(name):
-            theirs = f"{name} {there}" if there else f"no {name}"
+    ours = versions()
+    for name in sorted({*ours, *info["versions"]}):
+        theirs = info["versions"].get(name)
+        if theirs != ours.get(name):
+            difference = f"{name} {theirs}" if theirs else f"no {name}"
             yield (
-                f"has {theirs}, but here it is {here.get(name, 'not installed')}: "
+                f"has {difference}, but here it is {ours.get(name, 'not installed')}: "
                 "grades depend on it. Install the same on both, and restart the worker."
             )
     if info["lacks"]:

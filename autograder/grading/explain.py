@@ -389,9 +389,9 @@ def _of_call(
     explanation: Explanation, call: RecordedCall, number: str
 ) -> Iterator[tuple[str, str]]:
     yield f"    {number}", "bold"
-    for place, value in enumerate(call.arguments):
+    for index, value in enumerate(call.arguments):
         names = explanation.forward if call.what else explanation.parameters
-        named = names[place] if place < len(names) else f"argument {place + 1}"
+        named = names[index] if index < len(names) else f"argument {index + 1}"
         yield from _of_value(named, value)
     if call.error is not None:
         yield (
@@ -406,8 +406,8 @@ def _of_value(named: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield a value's type and shape, and its numbers where they are few."""
     if type(value) in (tuple, list):
         yield f"      {named}: a {type(value).__name__} of {len(value)}", ""
-        for place, item in enumerate(value[:MOST_CALLS]):
-            yield from _of_value(f"{named}[{place}]", item)
+        for index, item in enumerate(value[:MOST_CALLS]):
+            yield from _of_value(f"{named}[{index}]", item)
         return
     array = as_plain(value)
     if array is None or not hasattr(value, "shape"):

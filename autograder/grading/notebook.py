@@ -361,15 +361,15 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
 
 def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
     """Fill in the keys of cells whose ids are gone and whose text is that of a released one."""
-    for place, cell in enumerate(submitted.cells):
-        if keys[place] is None:
+    for index, cell in enumerate(submitted.cells):
+        if keys[index] is None:
             words = without_language(cell.source).strip()
             match = next(
                 (key for key, other in missing.items() if words and other.source.strip() == words),
                 None,
             )
             if match:
-                keys[place] = match
+                keys[index] = match
                 del missing[match]
 
 
@@ -378,9 +378,9 @@ def _find_by_place(
 ) -> None:
     """Fill in the keys of cells that are between the same neighbors, and are of the same kind."""
     order = [_key(cell) for cell in released.cells]
-    for place, cell in enumerate(submitted.cells):
-        before = keys[place - 1] if place else None
-        if keys[place] is not None or before not in order or grade_id(cell):
+    for index, cell in enumerate(submitted.cells):
+        before = keys[index - 1] if index else None
+        if keys[index] is not None or before not in order or grade_id(cell):
             continue
         after = order.index(before) + 1
         if after < len(order) and order[after] in missing:
@@ -389,7 +389,7 @@ def _find_by_place(
             if is_locked(other) and is_code(other):
                 continue
             if other.cell_type == cell.cell_type and defined_in(other) <= defined_in(cell):
-                keys[place] = order[after]
+                keys[index] = order[after]
                 del missing[order[after]]
 
 
@@ -454,7 +454,7 @@ def _with_ids(cells: list[Cell]) -> list[Cell]:
     same notebook.
     """
     taken = {cell.id for cell in cells if "id" in cell}
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         if "id" not in cell:
-            cell.id = next(name for name in (f"own-{place}", f"own-{place}-x") if name not in taken)
+            cell.id = next(name for name in (f"own-{index}", f"own-{index}-x") if name not in taken)
     return cells

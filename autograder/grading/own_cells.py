@@ -78,30 +78,30 @@ def elsewhere(
     """
     answers = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
     empty = {
-        place: defined_in(answers[grade_id(cell)])
-        for place, cell in enumerate(cells)
+        index: defined_in(answers[grade_id(cell)])
+        for index, cell in enumerate(cells)
         if grade_id(cell) in answers
         and cell.source.strip() in ("", answers[grade_id(cell)].source.strip())
     }
     names = set[str]().union(*empty.values())
     if not names:
         return []
-    written = [place for place in _student_cells(cells, as_released) if place not in empty]
+    written = [index for index in _student_cells(cells, as_released) if index not in empty]
     code = _StudentCode(cells, written, names, beside)
     counted = []
-    for place, wanted in empty.items():
-        cell = cells[place]
-        behind = range(place, len(cells))
+    for index, wanted in empty.items():
+        cell = cells[index]
+        behind = range(index, len(cells))
         check = next(
             (at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells)
         )
         for name in sorted(wanted):
             positions = code.defining[name]
-            if not positions or any(place < at < check for at in positions):
+            if not positions or any(index < at < check for at in positions):
                 continue
             stub = _Code(cell.source).without(name)
             if positions[0] > check:
-                texts = code.with_what_it_uses(name, place)
+                texts = code.with_what_it_uses(name, index)
                 stub = "\n\n".join([*texts, stub])
                 as_released.discard(cell.id)
             cell.source = stub.strip("\n")
@@ -174,7 +174,7 @@ class _StudentCode:
     def __init__(
         self,
         cells: Sequence[Cell],
-        places: Sequence[int],
+        indices: Sequence[int],
         names: set[str],
         beside: Mapping[str, bytes],
     ):
@@ -184,19 +184,19 @@ class _StudentCode:
         self.defining: defaultdict[str, list[int]] = defaultdict(list)
         self.setting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         if (
-            not any(name in cells[place].source for place in places for name in names)
+            not any(name in cells[index].source for index in indices for name in names)
             and not beside
         ):
             return
-        for place in sorted(places):
-            self.code[place] = code = _Code(cells[place].source)
+        for index in sorted(indices):
+            self.code[index] = code = _Code(cells[index].source)
             for at, node in enumerate(code.body):
                 for name in self._defined_by(node):
-                    self.defining[name].append(place)
-                for name in self._set_by(node, place):
-                    self.setting[name].append((place, at))
+                    self.defining[name].append(index)
+                for name in self._set_by(node, index):
+                    self.setting[name].append((index, at))
 
-    def with_what_it_uses(self, name: str, place: int) -> list[str]:
+    def with_what_it_uses(self, name: str, index: int) -> list[str]:
         """Return the last definition of a name, after what it uses that no cell above `place`
         has.
         """
@@ -217,12 +217,12 @@ class _StudentCode:
             used.add(f"* {statement[0]}")
             for used_name in used - seen:
                 setters = self.setting[used_name]
-                if setters and setters[0][0] > place:
+                if setters and setters[0][0] > index:
                     waiting += [setter for setter in setters if setter[0] == setters[-1][0]]
             seen |= used
         written = [self._set_by(self._node(statement), statement[0]) for statement in chosen]
         for written_name in set[str]().union(*written):
-            self.setting[written_name].insert(0, (place, 0))  # from now on, it is above
+            self.setting[written_name].insert(0, (index, 0))  # from now on, it is above
         return [self.code[cell].text(self.code[cell].body[at]) for cell, at in sorted(chosen)]
 
     def _node(self, statement: tuple[int, int]) -> ast.stmt:
@@ -260,7 +260,7 @@ class _StudentCode:
             )
         return self.read[module]
 
-    def _set_by(self, node: ast.stmt, place: int) -> set[str]:
+    def _set_by(self, node: ast.stmt, index: int) -> set[str]:
         """Return all names that a statement binds; for an import of everything, a name of its
         cell.
         """
@@ -277,7 +277,7 @@ class _StudentCode:
                 names |= {(alias.asname or alias.name).partition(".")[0] for alias in part.names}
             elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 names.add(part.id)
-        return {f"* {place}" if name == "*" else name for name in names}
+        return {f"* {index}" if name == "*" else name for name in names}
 
 
 # Code that Python cannot read.
@@ -288,8 +288,8 @@ def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Mes
     conflict markers.
     """
     odd: dict[str, list[Message]] = {}
-    for place in sorted(_student_cells(cells, as_released)):
-        cell = cells[place]
+    for index in sorted(_student_cells(cells, as_released)):
+        cell = cells[index]
         if cell.source.isascii() and not MARK.search(cell.source):
             continue
         fault = _fault_of(cell.source)

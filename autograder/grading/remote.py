@@ -402,15 +402,15 @@ class RemoteNotebook:
             return
         if not isinstance(changed, dict):
             raise wire.Violation("a change without an array")
-        for place, number in changed.items():
+        for index, number in changed.items():
             if (
-                not re.fullmatch(r"[0-9]{1,6}", place)
-                or int(place) >= len(encoder.arrays)
+                not re.fullmatch(r"[0-9]{1,6}", index)
+                or int(index) >= len(encoder.arrays)
                 or type(number) is not int
             ):
                 raise wire.Violation("a change of an array that was not sent")
-            array = encoder.arrays[int(place)]
-            sent = list(_sent(message, "array", "tensor"))[int(place)]
+            array = encoder.arrays[int(index)]
+            sent = list(_sent(message, "array", "tensor"))[int(index)]
             if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
                 raise wire.Violation("a change of the wrong size")
             after = wire.Decoder([blobs[number]], self._reference_from)._tagged(
@@ -431,10 +431,10 @@ class RemoteNotebook:
             return
         if not isinstance(reshaped, dict):
             raise wire.Violation("a new shape without an array")
-        for place, shape in reshaped.items():
-            if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
+        for index, shape in reshaped.items():
+            if not re.fullmatch(r"[0-9]{1,6}", index) or int(index) >= len(encoder.arrays):
                 raise wire.Violation("a new shape for an array that was not sent")
-            array = encoder.arrays[int(place)]
+            array = encoder.arrays[int(index)]
             sizes = (
                 isinstance(shape, list)
                 and len(shape) <= 32

@@ -101,9 +101,9 @@ def execute(
     cells = [cell for cell in notebook.cells[:end] if is_code(cell) and not is_skipped(cell)]
     judge.begin(unit.seed, run.clock)
     try:
-        for place, cell in enumerate(cells):
+        for index, cell in enumerate(cells):
             cell.outputs, cell.execution_count = [], None
-            run.cell(cell, cells[:place])
+            run.cell(cell, cells[:index])
             on_cell(cell)
     finally:
         run.close()

@@ -105,9 +105,9 @@ def words(name, subject):
     return name.removeprefix(subject).strip("_").replace("_", " ")
 
 
-def earning(own):
+def earning(function):
     """How many right answers of a function lose no points."""
-    return sum(not answer.lost for answer in own.right)
+    return sum(not answer.lost for answer in function.right)
 
 
 class _Directive(SphinxDirective):
@@ -135,20 +135,23 @@ class SummaryDirective(_Directive):
         body, total = [], Counter()
         for name in FOLDERS:
             counts = Counter()
-            for own in self.of(name):
-                for answer in filter(lambda answer: answer.lost, own.right):
+            for function in self.of(name):
+                for answer in filter(lambda answer: answer.lost, function.right):
                     message = "%s: the right answer %s is rejected"
                     logger.warning(
                         message,
-                        own.subject,
+                        function.subject,
                         answer.name,
                         location=self.get_location(),
                         type="catches",
                     )
                 counts += Counter(
-                    functions=1, checks=len(own.checks), wrong=len(own.wrong), right=earning(own)
+                    functions=1,
+                    checks=len(function.checks),
+                    wrong=len(function.wrong),
+                    right=earning(function),
                 )
-                counts += Counter(recognised=sum(wrong.recognised for wrong in own.wrong))
+                counts += Counter(recognised=sum(wrong.recognised for wrong in function.wrong))
             body.append(self.row(name, counts))
             total += counts
         body.append(self.row(_("All"), total))
@@ -159,7 +162,10 @@ class SummaryDirective(_Directive):
     def row(name, counts):
         return [
             name,
-            *(str(counts[own]) for own in ("functions", "checks", "wrong", "recognised", "right")),
+            *(
+                str(counts[kind])
+                for kind in ("functions", "checks", "wrong", "recognised", "right")
+            ),
         ]
 
 
@@ -223,16 +229,16 @@ class AccuracyDirective(_Directive):
         return counted
 
     @staticmethod
-    def counts(own):
+    def counts(row):
         """The feedback for answers that were left out or have two mistakes, and how many right
         ones lost points.
         """
-        counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
-        counts |= {"wrong": own["left_out"], "words": own["error"] + own["difference"]}
+        counts = {name: row[name] for name in ("cause", "relation", "nothing", "astray")}
+        counts |= {"wrong": row["left_out"], "words": row["error"] + row["difference"]}
         right, rejected = (
-            own["right" + what] + own["rewrites" + what] for what in ("", "_rejected")
+            row["right" + ending] + row["rewrites" + ending] for ending in ("", "_rejected")
         )
-        pairs = Counter(own["pairs"] | {"wrong": sum(own["pairs"].values())})
+        pairs = Counter(row["pairs"] | {"wrong": sum(row["pairs"].values())})
         return Counter(counts | {"right": right, "rejected": rejected}) + pairs
 
     @staticmethod
@@ -271,14 +277,14 @@ class ToldDirective(AccuracyDirective):
     def run(self):
         by_exercise = self.by_exercise()
         everything = sum(by_exercise.values(), Counter())
-        share = {name: own["nothing"] / own["wrong"] for name, own in by_exercise.items()}
+        share = {name: counts["nothing"] / counts["wrong"] for name, counts in by_exercise.items()}
         weakest = max(share, key=share.get)
         kinds = ("cause", "relation", "words", "nothing")
         cause, relation, own_words, nothing = (
             f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds
         )
         average = everything["nothing"] / everything["wrong"]
-        said = _(
+        sentence = _(
             "**In short:** of {all} unlisted wrong answers, {cause} get a likely cause, "
             "{relation} a relation, {words} the check's own words, and {nothing} only that a "
             "check failed. Exercise {weakest} is the weakest: {share} of its wrong answers get "
@@ -291,7 +297,7 @@ class ToldDirective(AccuracyDirective):
             "weakest": int(weakest[:2]),
             "share": f"{share[weakest]:.0%}",
         }
-        return self.parsed(said.format(**values, times=f"{share[weakest] / average:.1f}"))
+        return self.parsed(sentence.format(**values, times=f"{share[weakest] / average:.1f}"))
 
 
 class UnseenDirective(_Directive):
@@ -305,8 +311,8 @@ class UnseenDirective(_Directive):
         for name, row in unseen.recorded().items():
             counts = Counter(
                 {
-                    kind: len(own) if isinstance(own, list) else own
-                    for kind, own in row.items()
+                    kind: len(value) if isinstance(value, list) else value
+                    for kind, value in row.items()
                     if kind != "causes"
                 }
             )
@@ -340,22 +346,22 @@ class PagesDirective(_Directive):
         for name in FOLDERS:
             exercise = nodes.Text(_("Exercise %d, %s") % (int(name[:2]), title_of(self.env, name)))
             line = shown("", "", self.link("doc", f"/{PAGES}{name}", exercise))
-            for own in self.of(name):
-                target = f"catches-{name}-{own.subject}"
-                link = self.link("ref", target.lower(), nodes.literal("", own.subject))
+            for function in self.of(name):
+                target = f"catches-{name}-{function.subject}"
+                link = self.link("ref", target.lower(), nodes.literal("", function.subject))
                 line += [nodes.Text(" · "), nodes.inline("", "", link, ids=[target])]
             listed += nodes.list_item("", line, ids=[f"exercise-{int(name[:2])}"])
         return [listed]
 
     def link(self, kind, target, shown):
         """A link that Sphinx resolves when it has read all pages."""
-        found = addnodes.pending_xref(
+        reference = addnodes.pending_xref(
             "", nodes.inline("", "", shown), refdomain="std", reftype=kind, reftarget=target,
             refexplicit=True,
             refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
-        self.set_source_info(found)
-        return found
+        self.set_source_info(reference)
+        return reference
 
 
 class MeasuredDirective(_Directive):
@@ -365,11 +371,11 @@ class MeasuredDirective(_Directive):
         listed = nodes.bullet_list()
         for name, folder in FOLDERS.items():
             self.env.note_dependency(str(folder / "checks.py"))
-            said = feedback(self.env, name)
+            translated = feedback(self.env, name)
             suite = loader.load(folder).suite
             measured = [check for check in suite.checks if check.measured]
             for subject in dict.fromkeys(check.subject for check in measured):
-                titles = [said(check.title) for check in measured if check.subject == subject]
+                titles = [translated(check.title) for check in measured if check.subject == subject]
                 listed += nodes.list_item(
                     "", *self.parsed(f"`{subject}` ({name}): {' '.join(titles)}")
                 )
@@ -385,40 +391,44 @@ class CatchesDirective(_Directive):
 
     def run(self):
         name = self.arguments[0]
-        return [self.function(name, own) for own in self.of(name)]
+        return [self.function(name, function) for function in self.of(name)]
 
-    def function(self, name, own):
+    def function(self, name, results):
         """The table of one function."""
         summary = _("%s (wrong answers: %d, checks: %d)") % (
-            own.subject,
-            len(own.wrong),
-            len(own.checks),
+            results.subject,
+            len(results.wrong),
+            len(results.checks),
         )
-        target = f"catches-{name}-{own.subject}"
+        target = f"catches-{name}-{results.subject}"
         details = corpus_details(summary=summary, ids=[target], names=[target.lower()])
         self.state.document.note_explicit_target(details)
         head = [_("Wrong answer"), _("Caught by"), _("Hint")]
-        body = [self.row(own.subject, wrong, feedback(self.env, name)) for wrong in own.wrong]
+        body = [
+            self.row(results.subject, wrong, feedback(self.env, name)) for wrong in results.wrong
+        ]
         details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
-        told = _("%d right answers that look different pass all of these checks.") % earning(own)
-        row = mutants.recorded().get(name, {}).get(own.subject)
+        sentence = _("%d right answers that look different pass all of these checks.") % earning(
+            results
+        )
+        row = mutants.recorded().get(name, {}).get(results.subject)
         if row:
             killed = _("Of %d mutants, %d are rejected and %d behave like their original.")
-            told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
-        details += shown("", str(told), classes=["abh-recorded"])
+            sentence = f"{sentence} {killed % (row['examined'], row['killed'], row['equal'])}"
+        details += shown("", str(sentence), classes=["abh-recorded"])
         return details
 
-    def row(self, subject, wrong, said):
-        """The cells of a row; `said` translates what feedback says."""
-        answer, hint = said(mistake(wrong, subject)), self.parsed(said(wrong.hint))
+    def row(self, subject, wrong, translated):
+        """The cells of a row; `translated` translates what feedback says."""
+        answer, hint = translated(mistake(wrong, subject)), self.parsed(translated(wrong.hint))
         if not wrong.failed:
             message = "%s: the wrong answer %r is caught by no check"
             logger.warning(message, subject, answer, location=self.get_location(), type="catches")
             return [answer, "", hint]
         (_name, title), *others = wrong.failed
-        caught = self.parsed(said(title))
+        caught = self.parsed(translated(title))
         if wrong.advice:
-            caught.append(shown("", said("advice, worth no points"), classes=["abh-quiet"]))
+            caught.append(shown("", translated("advice, worth no points"), classes=["abh-quiet"]))
         if others:
             also = shown("", _("also: "), classes=["abh-quiet"])
             for number, (name, _title) in enumerate(others):
@@ -467,7 +477,7 @@ def fill_page(app, docname, source):
         ),
     }
     source[0] = PAGE.format(
-        name=name, **{key: said.format(**values) for key, said in parts.items()}
+        name=name, **{key: part.format(**values) for key, part in parts.items()}
     )
 
 

@@ -84,13 +84,13 @@ class EntriesDirective(SphinxDirective):
 def reported(document, source):
     """Let warnings name another file, as MyST's own `include` does, which is wrong by a line."""
     reporter = document.reporter
-    kept = document["source"], reporter.source, reporter.get_source_and_line
+    before = document["source"], reporter.source, reporter.get_source_and_line
     document["source"] = reporter.source = source
     reporter.get_source_and_line = lambda line: (source, line)
     try:
         yield
     finally:
-        document["source"], reporter.source, reporter.get_source_and_line = kept
+        document["source"], reporter.source, reporter.get_source_and_line = before
 
 
 def joined(parts):
@@ -127,9 +127,9 @@ def lanes(rows):
 
 def fill(app, doctree, docname):
     """Put the map in its place."""
-    for place in list(doctree.findall(chapter_map)):
+    for node in list(doctree.findall(chapter_map)):
         rows = chapters.read(BOOK.parent)
-        place.replace_self(nodes.raw("", picture(app, docname, rows), format="html"))
+        node.replace_self(nodes.raw("", picture(app, docname, rows), format="html"))
 
 
 def picture(app, docname, rows):
@@ -223,8 +223,8 @@ def drawing(row):
 
 def number_of(app, name):
     """A chapter's number in the table of contents, or in its name."""
-    found = app.env.toc_secnumbers.get(f"book/{name}", {}).get("")
-    return str(found[0] if found else int(name[:2]))
+    numbers = app.env.toc_secnumbers.get(f"book/{name}", {}).get("")
+    return str(numbers[0] if numbers else int(name[:2]))
 
 
 def title_of(app, name):

@@ -165,9 +165,9 @@ class LedgerDirective(SphinxDirective):
         for path in files().values():
             self.env.note_dependency(str(path))
         self.env.claims_ledgers.add(self.env.docname)
-        place = ledger()
-        place += [statement(self, row, nodes.list_item(claim=name)) for name, row in rows().items()]
-        return [place]
+        node = ledger()
+        node += [statement(self, row, nodes.list_item(claim=name)) for name, row in rows().items()]
+        return [node]
 
 
 def count_role(name, rawtext, text, lineno, inliner, options=None, content=()):
@@ -202,8 +202,8 @@ def fill_ledgers(app, doctree, docname):
     """Replace each ledger by its tables, from the boxes as the (perhaps translated) chapters
     show them.
     """
-    places, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
-    if not places and not numbers:
+    ledgers, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
+    if not ledgers and not numbers:
         return
     boxes = {}  # chapter -> its boxes
     for page in sorted(app.env.claims_answered, key=lambda page: chapters.order(page, ROOT)):
@@ -221,8 +221,8 @@ def fill_ledgers(app, doctree, docname):
     for number in numbers:
         of_kind = sum(f"abh-claim-{number['of']}" in box["classes"] for box in every)
         number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
-    for place in places:
-        made = [controls(app, boxes)]
+    for node in ledgers:
+        content = [controls(app, boxes)]
         for name, title in KINDS.items():
             wanted = f"abh-claim-{name}"
             found = [
@@ -232,16 +232,18 @@ def fill_ledgers(app, doctree, docname):
                 if wanted in one[1]["classes"]
             ]
             if found:
-                made.append(nodes.rubric("", str(title), classes=["abh-ledger-kind"]))
-                made[-1]["heading-level"] = 3
+                content.append(nodes.rubric("", str(title), classes=["abh-ledger-kind"]))
+                content[-1]["heading-level"] = 3
                 head = [_("Claim"), _("Verdict"), _("Shown in")]
-                made.append(
+                content.append(
                     build_table(head, ledger_rows(app, docname, found), f"abh-ledger-{name}")
                 )
-        waiting = [item for item in place if item["claim"] not in answered]
+        waiting = [item for item in node if item["claim"] not in answered]
         if waiting:
-            made += folded(_("%d statements that no chapter answers yet") % len(waiting), waiting)
-        place.replace_self(made)
+            content += folded(
+                _("%d statements that no chapter answers yet") % len(waiting), waiting
+            )
+        node.replace_self(content)
 
 
 def controls(app, boxes):

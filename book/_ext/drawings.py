@@ -102,7 +102,7 @@ def letters(formula):
     """
     for tex, sign in SIGNS.items():
         formula = formula.replace(tex, sign)
-    return re.sub(r"(_?)([A-Za-z])", lambda found: VARIABLE[found[1]].format(found[2]), formula)
+    return re.sub(r"(_?)([A-Za-z])", lambda match: VARIABLE[match[1]].format(match[2]), formula)
 
 
 def in_page(svg, alt, prefix, english=True):

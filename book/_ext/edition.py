@@ -241,8 +241,8 @@ class Pasted(PasteTextRole):
         if "nb_renderer" not in self.document and "::" not in self.text:
             key = self.text if ":" in self.text else f"{self.text}:s"
             self.text = f"{Path(self.document.settings.env.docname).name}.md::{key}"
-        found, messages = super().run()
-        return found or [nodes.Text("…")], messages
+        pasted, messages = super().run()
+        return pasted or [nodes.Text("…")], messages
 
 
 def before(app, config):
@@ -368,7 +368,7 @@ class PageMessages(SphinxTransform):
                 cell[key] = catalog.gettext(cell[key])
         for opening in self.document.findall(is_unfolding):
             text = SUMMARY.sub(
-                lambda found: html.escape(catalog.gettext(found[0])), opening.astext()
+                lambda match: html.escape(catalog.gettext(match[0])), opening.astext()
             )
             opening.rawsource = text
             opening[:] = [nodes.Text(text)]
@@ -415,8 +415,8 @@ def translate_pasted(app, doctree, docname):
     for node in doctree.findall(nodes.inline):
         if "pasted-text" in node["classes"]:
             text = node.astext()
-            said = in_parts(text)
-            node[:] = [nodes.Text(translated(text) if said == text else said)]
+            translated_text = in_parts(text)
+            node[:] = [nodes.Text(translated(text) if translated_text == text else translated_text)]
             close_up(node)
     for shown in doctree.findall(nodes.container):
         for text in list(shown.findall(nodes.Text)) if "cell_output" in shown["classes"] else []:
@@ -445,10 +445,12 @@ def in_parts(text):
     if none is known.
     """
     whole, parts = text.strip(), re.split(r",(?:\s|$)", text.strip())
-    said = with_numbers(whole)
-    if said == whole and parts != (translated_parts := [with_numbers(part) for part in parts]):
-        said = "，".join(translated_parts)
-    return text if said == whole else said
+    translation = with_numbers(whole)
+    if translation == whole and parts != (
+        translated_parts := [with_numbers(part) for part in parts]
+    ):
+        translation = "，".join(translated_parts)
+    return text if translation == whole else translation
 
 
 def keep_together(app, doctree, docname):
@@ -457,7 +459,7 @@ def keep_together(app, doctree, docname):
     """
     for formula in [] if is_whole(app) else list(doctree.findall(nodes.math)):
         parent, at = formula.parent, formula.parent.index(formula)
-        kept = nodes.inline("", "", classes=["abh-whole"])
+        group = nodes.inline("", "", classes=["abh-whole"])
         before, after = "", ""
         if at and isinstance(parent[at - 1], nodes.Text):
             before = (OPENING.search(parent[at - 1]) or [""])[0]
@@ -469,8 +471,8 @@ def keep_together(app, doctree, docname):
             parent[at - 1] = nodes.Text(parent[at - 1].removesuffix(before))
         if after:
             parent[at + 1] = nodes.Text(parent[at + 1].removeprefix(after))
-        parent[at] = kept
-        kept += [nodes.Text(before), formula, nodes.Text(after)]
+        parent[at] = group
+        group += [nodes.Text(before), formula, nodes.Text(after)]
 
 
 def without_numbers(text):
@@ -482,9 +484,11 @@ def without_numbers(text):
 def with_numbers(text, translate=_):
     """Return a text in the edition's language, translated whatever numbers are in it."""
     words, numbers = without_numbers(text), NUMBER.findall(text)
-    said = str(translate(words)) if words else words
+    template = str(translate(words)) if words else words
     return (
-        re.sub(r"\{(\d+)\}", lambda place: numbers[int(place[1])], said) if said != words else text
+        re.sub(r"\{(\d+)\}", lambda match: numbers[int(match[1])], template)
+        if template != words
+        else text
     )
 
 
@@ -554,17 +558,17 @@ def finish(app, exception):
     for path in Path(app.outdir).rglob("*.html"):
         text = path.read_text(encoding="utf8")
         up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
-        done = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
-        done = re.sub(
-            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', done
+        page = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
+        page = re.sub(
+            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', page
         )
-        done = re.sub(
+        page = re.sub(
             rf'(?<=(?:title|label)=")({"|".join(words)})(?=")',
-            lambda found: html.escape(str(words[found[0]])),
-            done,
+            lambda match: html.escape(str(words[match[0]])),
+            page,
         )
-        if done != text:
-            path.write_text(done, encoding="utf8")
+        if page != text:
+            path.write_text(page, encoding="utf8")
 
 
 def parse_once():

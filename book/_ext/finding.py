@@ -26,8 +26,8 @@ def describe(app, doctree):
     )
     opening = next((p.astext() for p in text), "")
     if opening:
-        said = textwrap.shorten(opening, LONGEST, placeholder=" …")
-        doctree.insert(0, nodes.meta(name="description", content=said))
+        sentence = textwrap.shorten(opening, LONGEST, placeholder=" …")
+        doctree.insert(0, nodes.meta(name="description", content=sentence))
 
 
 def name_landing_page(app, pagename, templatename, context, doctree):

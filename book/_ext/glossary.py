@@ -37,7 +37,7 @@ def pattern(term):
     )
 
 
-def said(node):
+def standing_out(node):
     """Yield what stands out in a section, without its subsections: headings, and what paragraphs
     have in bold.
     """
@@ -57,7 +57,7 @@ def sections(env):
     pages = [page for page in env.found_docs if CHAPTER.match(PurePosixPath(page).name)]
     for page in sorted(pages, key=lambda page: (page.endswith(DEEPER), *order(page, ROOT))):
         for section in env.get_doctree(page).findall(nodes.section):
-            yield page, section, list(said(section))
+            yield page, section, list(standing_out(section))
 
 
 def tell(app, doctree, docname):
@@ -72,16 +72,22 @@ def tell(app, doctree, docname):
     if app.config.language.startswith("zh"):
         for parent in {id(item.parent): item.parent for item in terms}.values():
             parent[:] = sorted(parent.children, key=sound)
-    places = list(sections(app.env))
+    all_sections = list(sections(app.env))
     for item in terms:
-        found = pattern(item[0].rawsource or item[0].astext())
-        told = (place for place in places if any(map(found.fullmatch, place[2])))
-        headed = (
-            place for place in places if found.search(next(place[1].findall(nodes.title)).rawsource)
+        expression = pattern(item[0].rawsource or item[0].astext())
+        explained = (
+            (page, section)
+            for page, section, texts in all_sections
+            if any(map(expression.fullmatch, texts))
         )
-        place = next(itertools.chain(told, headed), None)
-        if place:
-            item[-1][-1] += link(app, docname, *place[:2])
+        headed = (
+            (page, section)
+            for page, section, _texts in all_sections
+            if expression.search(next(section.findall(nodes.title)).rawsource)
+        )
+        first = next(itertools.chain(explained, headed), None)
+        if first:
+            item[-1][-1] += link(app, docname, *first)
 
 
 def sound(item):

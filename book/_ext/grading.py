@@ -108,8 +108,8 @@ def messages():
         .markdown(json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8")))
         .splitlines()
     )
-    found = [cell for line in lines for cell in cells(line) if not NAMES.search(cell)]
-    return list(map(without_numbers, found))
+    texts = [cell for line in lines for cell in cells(line) if not NAMES.search(cell)]
+    return list(map(without_numbers, texts))
 
 
 def unmeasured(results):

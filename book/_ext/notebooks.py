@@ -135,7 +135,7 @@ class Text(nodes.NodeVisitor):
 
 def alone(code):
     """Return a cell's code as it runs without the book."""
-    code = TAKES.sub(lambda found: records.chapter_code(found[1]) + "\n", code)
+    code = TAKES.sub(lambda match: records.chapter_code(match[1]) + "\n", code)
     return code.replace("from figures.course import of_chapter\n", "")
 
 

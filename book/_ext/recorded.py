@@ -27,25 +27,27 @@ def say(app, doctree):
         node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"
     ]
     experiments = [node for node in cells if records.TAG in node["cell_metadata"].get("tags", ())]
-    kept = records.read(Path(app.env.docname).name) if experiments else None
-    if not kept:
+    record = records.read(Path(app.env.docname).name) if experiments else None
+    if not record:
         return
     app.env.note_dependency(str(records.path_of(Path(app.env.docname).name)))
-    made = kept["made"]
+    versions = record["made"]
     source = Path(app.env.doc2path(app.env.docname)).read_text(encoding="utf8")
     tags = records.recorded_tags(source)
     on_page = [
-        cell for cell, own in zip(kept["cells"], tags, strict=True) if "remove-cell" not in own
+        cell
+        for cell, cell_tags in zip(record["cells"], tags, strict=True)
+        if "remove-cell" not in cell_tags
     ]
     for node, cell in zip(experiments, on_page, strict=True):
         # its code is removed, and not only folded
         if not any(map(holds_code, node.findall(nodes.Element))):
             continue
         about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (
-            made["date"],
+            versions["date"],
             cell["seconds"],
-            made["torch"],
-            made["numpy"],
+            versions["torch"],
+            versions["numpy"],
         )
         node.parent.insert(
             node.parent.index(node) + 1, nodes.paragraph("", about, classes=["abh-recorded"])

@@ -60,7 +60,7 @@ def minutes(kind, name):
         )
         return int(STATED_IN_NOTEBOOK.search(prose)[1])
     stated = (STATED.search(page.read_text(encoding="utf8")) for page in pages_of(name))
-    return sum(int(found[KINDS.index(kind) + 1]) for found in stated if found)
+    return sum(int(match[KINDS.index(kind) + 1]) for match in stated if match)
 
 
 def duration(total):
@@ -83,8 +83,8 @@ def found(name, subject, label):
     """How many of the unseen wrong answers to a function got this cause; None if that is not
     recorded.
     """
-    own = unseen.recorded().get(name, {}).get("causes", {}).get(subject)
-    return own and (own["named"].get(label, 0), own["wrong"])
+    causes = unseen.recorded().get(name, {}).get("causes", {}).get(subject)
+    return causes and (causes["named"].get(label, 0), causes["wrong"])
 
 
 class TakesRole(SphinxRole):
@@ -111,8 +111,8 @@ class MistakeRole(SphinxRole):
     """A listed mistake, and how often it was found."""
 
     def run(self):
-        place, _colon, label = self.text.partition(": ")
-        number, _space, subject = place.partition(" ")
+        function, _colon, label = self.text.partition(": ")
+        number, _space, subject = function.partition(" ")
         folder = FOLDERS.get(int(number)) if number.isdecimal() else None
         if not folder or label not in labels(folder).get(subject, ()):
             logger.warning(

@@ -74,15 +74,15 @@ def copy_vendor(app):
         return
     npm = Path(app.srcdir) / "_build" / "npm" / "node_modules"
     vendor = Path(app.outdir) / "_static" / "vendor"
-    for package_path, place in VENDOR.items():
+    for package_path, target in VENDOR.items():
         folder, _slash, name = package_path.rpartition("/")
-        found = list((npm / folder).glob(name))
-        if not found:
+        files = list((npm / folder).glob(name))
+        if not files:
             raise ExtensionError(
                 f"_build/npm has no {package_path}: run `make book`, which downloads it"
             )
-        for path in found:
-            copy(path, vendor / place / path.name if place.endswith("/") else vendor / place)
+        for path in files:
+            copy(path, vendor / target / path.name if target.endswith("/") else vendor / target)
     copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", vendor / "anywidget.js")
 
 
@@ -111,8 +111,8 @@ def read_exercise(path):
 
 def released(app):
     """The notebooks of the released exercises."""
-    found = sorted((Path(app.srcdir) / "exercises").glob("*/*.ipynb"))
-    return [notebook for notebook in found if notebook.stem == notebook.parent.name]
+    notebooks = sorted((Path(app.srcdir) / "exercises").glob("*/*.ipynb"))
+    return [notebook for notebook in notebooks if notebook.stem == notebook.parent.name]
 
 
 def require_archives(app):
@@ -177,12 +177,12 @@ class ExerciseDirective(SphinxDirective):
         up = "../" * self.env.docname.count("/") + root(self.env.app)
 
         # what is said here is translated already
-        own = functools.partial(nodes.paragraph, translatable=False)
+        paragraph = functools.partial(nodes.paragraph, translatable=False)
         card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
         card["pointer"] = (title, worth)
-        card += own("", _("Exercise"), classes=["abh-kicker"])
-        card += own("", title, classes=["abh-exercise-title"])
-        download = own(classes=["abh-exercise-facts"])
+        card += paragraph("", _("Exercise"), classes=["abh-kicker"])
+        card += paragraph("", title, classes=["abh-exercise-title"])
+        download = paragraph(classes=["abh-exercise-facts"])
         link = nodes.reference(
             "", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip"
         )
@@ -190,14 +190,14 @@ class ExerciseDirective(SphinxDirective):
         elsewhere = links(self.env, f"exercises/{name}/{opened.name}", "abh-button", "abh-quiet")
         download += [link, *elsewhere, nodes.inline("", worth, classes=["abh-points"])]
         card += download
-        card += own("", _("Unpack and open it:"))
+        card += paragraph("", _("Unpack and open it:"))
         card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{opened.name}")
         if elsewhere:
             note = _(
                 "Colab and Binder need no installation, but keep nothing: download your notebook "
                 "before you leave."
             )
-            card += own("", note)
+            card += paragraph("", note)
         return [card]
 
 

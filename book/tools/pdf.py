@@ -198,22 +198,22 @@ def print_edition(browser, site, language, path, say):
     from pypdf import PdfReader
 
     title = editions.read(editions.settings(language))["title"]
-    found = list(pages(language))
+    all_pages = list(pages(language))
     tab = browser.new_page()
-    for page in found:
+    for page in all_pages:
         page.title = title_of(page)
     before = front = len(
-        PdfReader(BytesIO(print_contents(tab, site, contents(title, language, found)))).pages
+        PdfReader(BytesIO(print_contents(tab, site, contents(title, language, all_pages)))).pages
     )
-    for page in found:
+    for page in all_pages:
         say(f"{page.title} …")
         page.first, page.printed = before, print_page(tab, site + page.address, before)
         page.headings = tab.evaluate(HEADINGS)
         before += len(PdfReader(BytesIO(page.printed)).pages)
-    first = print_contents(tab, site, contents(title, language, found))
+    first = print_contents(tab, site, contents(title, language, all_pages))
     tab.close()
     assert len(PdfReader(BytesIO(first)).pages) == front
-    joined(first, found, site, title).write(path)
+    joined(first, all_pages, site, title).write(path)
     return path
 
 
@@ -233,7 +233,7 @@ def title_of(page):
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", heading)).split())
 
 
-def joined(first, found, site, title):
+def joined(first, entries, site, title):
     """Return the writer of the whole book: bookmarks for pages and sections, and links that lead
     to its pages.
     """
@@ -242,16 +242,16 @@ def joined(first, found, site, title):
     writer = PdfWriter()
     writer.append(explicit(PdfReader(BytesIO(first))), import_outline=False)
     chapter = None
-    for page in found:
+    for page in entries:
         reader = explicit(PdfReader(BytesIO(page.printed)))
         marks = sections(reader, page.headings)
         writer.append(reader, import_outline=False)
         above = chapter if page.below else None
-        own = writer.add_outline_item(title=page.title, page_number=page.first, parent=above)
-        chapter = chapter if page.below else own
+        outline = writer.add_outline_item(title=page.title, page_number=page.first, parent=above)
+        chapter = chapter if page.below else outline
         for name, number in marks:
-            writer.add_outline_item(title=name, page_number=page.first + number, parent=own)
-    lead_to_pages(writer, {site + page.address: page.first for page in found}, site)
+            writer.add_outline_item(title=name, page_number=page.first + number, parent=outline)
+    lead_to_pages(writer, {site + page.address: page.first for page in entries}, site)
     writer.add_metadata({"/Title": title})
     writer.compress_identical_objects()
     return writer
@@ -280,10 +280,10 @@ def explicit(reader):
             link = note.get_object()
             name = link.get("/Dest") or link.get("/A", {}).get("/D")
             if isinstance(name, str) and name in named:
-                place = named[name]
-                left, top = place.left or NullObject(), place.top or NullObject()
+                destination = named[name]
+                left, top = destination.left or NullObject(), destination.top or NullObject()
                 link[NameObject("/Dest")] = ArrayObject(
-                    [place.page, NameObject("/XYZ"), left, top, NullObject()]
+                    [destination.page, NameObject("/XYZ"), left, top, NullObject()]
                 )
                 link.pop("/A", None)
     return reader
@@ -296,7 +296,7 @@ def lead_to_pages(writer, firsts, site):
     from pypdf.generic import ArrayObject, NameObject, NullObject
 
     for page in writer.pages:
-        kept = ArrayObject()
+        annotations = ArrayObject()
         for note in page.get("/Annots", ()):
             link = note.get_object()
             uri = str(link.get("/A", {}).get("/URI", ""))
@@ -308,9 +308,9 @@ def lead_to_pages(writer, firsts, site):
                 )
                 link.pop("/A")
             if number is not None or not uri.startswith(site):
-                kept.append(note)
+                annotations.append(note)
         if "/Annots" in page:
-            page[NameObject("/Annots")] = kept
+            page[NameObject("/Annots")] = annotations
 
 
 def main(arguments=None):

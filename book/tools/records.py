@@ -71,33 +71,33 @@ def cells_of(notebook):
 
 def imported(source):
     """Return the names of the modules of `figures` that Python code imports."""
-    found = set()
+    names = set()
     try:
         tree = ast.parse(source)
     except SyntaxError:  # which is told of when it is run
-        return found
+        return names
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == MODULES:
-            found |= {name.name for name in node.names}
+            names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{MODULES}."):
-            found.add(node.module.split(".")[1])
-    return found
+            names.add(node.module.split(".")[1])
+    return names
 
 
 def modules(source):
     """Return the modules of `figures` behind some code, as paths by name: those that it imports,
     and so on.
     """
-    found, todo = {}, imported(source)
+    paths, todo = {}, imported(source)
     while todo:
         name = todo.pop()
         shared = BOOK.glob(f"{MODULES}/{name}.py")
         of_chapters = BOOK.glob(f"[0-9][0-9]-*/{name}.py")
         path = next(itertools.chain(shared, of_chapters), None)
-        if name not in found and path:
-            found[name] = path
+        if name not in paths and path:
+            paths[name] = path
             todo |= imported(path.read_text(encoding="utf8"))
-    return dict(sorted(found.items()))
+    return dict(sorted(paths.items()))
 
 
 def digest(notebook):
@@ -170,12 +170,12 @@ def bound(source):
     """Return the names that code binds at its top level: not those of imports, functions and
     classes.
     """
-    found = set()
+    names = set()
     for statement in ast.parse(source).body:
         if not isinstance(statement, DEFINES):
-            own = (node for node in walked(statement) if isinstance(node, ast.Name))
-            found |= {node.id for node in own if isinstance(node.ctx, ast.Store)}
-    return found
+            nodes = (node for node in walked(statement) if isinstance(node, ast.Name))
+            names |= {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+    return names
 
 
 NAMED = (ast.FunctionDef, ast.ClassDef)
@@ -226,7 +226,7 @@ def read_by(source, at_once=True, called=True):
     Not those that a function has for itself.
     """
     text = ast.unparse(AsGenerators().visit(ast.parse(source)))
-    found, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
+    names, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
         table, within = todo.pop()
         within = within or (
@@ -234,12 +234,12 @@ def read_by(source, at_once=True, called=True):
         )
         todo += [(child, within) for child in table.get_children()]
         if called if within else at_once:
-            found |= {
+            names |= {
                 one.get_name()
                 for one in table.get_symbols()
                 if one.is_global() and one.is_referenced()
             }
-    return found
+    return names
 
 
 def wanted(notebook, cell):
@@ -247,17 +247,17 @@ def wanted(notebook, cell):
     their order.
     """
     cells = [one for one in notebook.cells if one.cell_type == "code"]
-    at = next(place for place, one in enumerate(cells) if one is cell)
+    index = next(position for position, one in enumerate(cells) if one is cell)
     texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
-    before = ast.parse("\n".join(texts[: at + 1])).body
+    before = ast.parse("\n".join(texts[: index + 1])).body
     functions = {
         node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)
     }
     rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
     needed = (
-        read_by("\n".join(texts[at + 1 :]))
+        read_by("\n".join(texts[index + 1 :]))
         | read_by(rest, at_once=False)
-        | read_by(texts[at], called=False)
+        | read_by(texts[index], called=False)
     )
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
@@ -276,22 +276,22 @@ def definitions(source):
 
 def load(page, number):
     """Return the values of a recorded cell, by name, and print what it printed."""
-    kept = read(page)["cells"][number]
-    print(kept["printed"], end="")
-    return {name: decoded(value) for name, value in kept["values"].items()}
+    record = read(page)["cells"][number]
+    print(record["printed"], end="")
+    return {name: decoded(value) for name, value in record["values"].items()}
 
 
 def state(names):
     """Return a fingerprint of each value that could be recorded, and of each model and
     generator, by name.
     """
-    found = {}
+    fingerprints = {}
     for name, value in names.items():
         # the latter for tensors without numbers
         with contextlib.suppress(TypeError, NotImplementedError):
             if not name.startswith("_"):
-                found[name] = fingerprint(value)
-    return found
+                fingerprints[name] = fingerprint(value)
+    return fingerprints
 
 
 def fingerprint(value):
@@ -316,14 +316,16 @@ def fingerprint(value):
     return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
-def keep(into, names, wanted, before, began, own):
+def keep(into, names, wanted, before, began, bound_names):
     """Write down the values of some names, with what the cell took; complain of what it may not
     do.
     """
     seconds = time.perf_counter() - began
     after = state({name: value for name, value in names.items() if name in before})
     changed = sorted(
-        name for name in before.keys() & after.keys() - set(own) if before[name] != after[name]
+        name
+        for name in before.keys() & after.keys() - set(bound_names)
+        if before[name] != after[name]
     )
     if changed:
         raise ValueError(
@@ -354,14 +356,14 @@ def as_run(notebook, page, folder=None):
     """Return a page's recorded cells' code as it is to be run, by number: from the record, or
     anew into a folder.
     """
-    made = {}
+    sources = {}
     for number, cell in cells_of(notebook).items():
         behind = f"import records as _records\n_records.reseed({page!r}, {number})"
         if folder is None:
             first = (
                 f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
             )
-            made[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
+            sources[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
             continue
         first = (
             "import records as _records\nimport time as _time\n"
@@ -371,8 +373,8 @@ def as_run(notebook, page, folder=None):
             f"_records.keep({str(folder / f'{number}.json')!r}, globals(), "
             f"{wanted(notebook, cell)!r}, _before, _began, {sorted(bound(cell.source))!r})"
         )
-        made[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
-    return made
+        sources[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
+    return sources
 
 
 def printed(cell, stream="stdout"):
@@ -426,7 +428,7 @@ def encoded(value):
     )
 
 
-def packed(numbers):
+def packed(values):
     """Return the bytes of many numbers, one after the other, and the type that they are kept as.
 
     64-bit floats keep 32 bits if that changes none by more than a millionth of it. Floats below 32
@@ -434,58 +436,62 @@ def packed(numbers):
     """
     import numpy as np
 
-    kept, about = numbers, {}
-    if numbers.dtype == "f8":
+    stored, about = values, {}
+    if values.dtype == "f8":
         with np.errstate(over="ignore"):
-            narrow = numbers.astype("f4")
-        kept = (
-            narrow if np.allclose(narrow, numbers, rtol=1e-6, atol=0, equal_nan=True) else numbers
+            narrow = values.astype("f4")
+        stored = (
+            narrow if np.allclose(narrow, values, rtol=1e-6, atol=0, equal_nan=True) else values
         )
     # perhaps rounded to three decimals
-    if numbers.dtype.kind == "f" and np.abs(numbers).max(initial=0) < 32:
-        whole = np.round(1000 * numbers.astype("f8")).astype("i2")
-        if np.array_equal((whole / 1000).astype(numbers.dtype), numbers):
-            kept, about = whole, {"parts": 1000}
+    if values.dtype.kind == "f" and np.abs(values).max(initial=0) < 32:
+        whole = np.round(1000 * values.astype("f8")).astype("i2")
+        if np.array_equal((whole / 1000).astype(values.dtype), values):
+            stored, about = whole, {"parts": 1000}
     # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are
     # compressed well.
-    planes = kept.view("u1").reshape(-1, kept.itemsize).T.tobytes()
+    planes = stored.view("u1").reshape(-1, stored.itemsize).T.tobytes()
     return {
-        "as": kept.dtype.str,
+        "as": stored.dtype.str,
         **about,
         "bytes": base64.b85encode(zlib.compress(planes, 9)).decode(),
     }
 
 
-def unpacked(kept):
+def unpacked(entry):
     """Return the numbers that were packed, one after the other."""
     import numpy as np
 
-    planes = np.frombuffer(zlib.decompress(base64.b85decode(kept["bytes"])), "u1")
+    planes = np.frombuffer(zlib.decompress(base64.b85decode(entry["bytes"])), "u1")
     numbers = (
-        np.ascontiguousarray(planes.reshape(np.dtype(kept["as"]).itemsize, -1).T)
-        .view(kept["as"])
+        np.ascontiguousarray(planes.reshape(np.dtype(entry["as"]).itemsize, -1).T)
+        .view(entry["as"])
         .reshape(-1)
     )
-    return (numbers / kept["parts"] if "parts" in kept else numbers).astype(kept["dtype"])
+    return (numbers / entry["parts"] if "parts" in entry else numbers).astype(entry["dtype"])
 
 
-def decoded(kept):
+def decoded(stored):
     """Return the value that was encoded."""
-    if isinstance(kept, list):
-        return [decoded(item) for item in kept]
-    if not isinstance(kept, dict):
-        return kept
-    kind = kept.get(MARK)
+    if isinstance(stored, list):
+        return [decoded(item) for item in stored]
+    if not isinstance(stored, dict):
+        return stored
+    kind = stored.get(MARK)
     if kind is None:
-        return {key: decoded(item) for key, item in kept.items()}
+        return {key: decoded(item) for key, item in stored.items()}
     if kind == "tuple":
-        return tuple(decoded(item) for item in kept["items"])
+        return tuple(decoded(item) for item in stored["items"])
     if kind == "dict":
-        return {decoded(key): decoded(item) for key, item in kept["items"]}
+        return {decoded(key): decoded(item) for key, item in stored["items"]}
     import numpy as np
 
-    array = np.array(kept["numbers"], dtype=kept["dtype"]) if "numbers" in kept else unpacked(kept)
-    array = array.reshape(kept["shape"])
+    array = (
+        np.array(stored["numbers"], dtype=stored["dtype"])
+        if "numbers" in stored
+        else unpacked(stored)
+    )
+    array = array.reshape(stored["shape"])
     if kind == "number":
         return array[()]
     if kind == "list":
@@ -506,8 +512,8 @@ def parts(value, path=""):
             yield from parts(item, f"{path}[{key!r}]")
     elif isinstance(value, (list, tuple)):
         yield f"{path} length", str(len(value))
-        for place, item in enumerate(value):
-            yield from parts(item, f"{path}[{place}]")
+        for index, item in enumerate(value):
+            yield from parts(item, f"{path}[{index}]")
     else:
         yield path, value
 
@@ -523,18 +529,18 @@ def path_of(page, records=FOLDER):
 def read(page, records=FOLDER):
     """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
     try:
-        made = json.loads(path_of(page, records).read_text(encoding="utf8"))
+        record = json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
-    for cell in made.get("cells", ()):
+    for cell in record.get("cells", ()):
         if IN_CHAPTER in cell["values"].values():
             shared = of_chapter(page, records)
-            own = cell["values"].items()
+            values = cell["values"].items()
             cell["values"] = {
                 name: shared.get(name, value) if value == IN_CHAPTER else value
-                for name, value in own
+                for name, value in values
             }
-    return made
+    return record
 
 
 def of_chapter(page, records):
@@ -542,23 +548,23 @@ def of_chapter(page, records):
     nothing for that page.
     """
     chapter = of_page(page, BOOK.parent)
-    made = read(chapter, records) if chapter != page else None
+    record = read(chapter, records) if chapter != page else None
     return (
-        {name: value for cell in made["cells"] for name, value in cell["values"].items()}
-        if made
+        {name: value for cell in record["cells"] for name, value in cell["values"].items()}
+        if record
         else {}
     )
 
 
 def is_current(page, notebook):
     """Tell whether what is recorded of a page was made by the code that it has now."""
-    kept = read(page)
+    record = read(page)
     count = len(cells_of(notebook))
     try:
         return (
-            bool(kept)
-            and kept.get("digest") == digest(notebook)
-            and len(kept.get("cells", ())) == count
+            bool(record)
+            and record.get("digest") == digest(notebook)
+            and len(record.get("cells", ())) == count
         )
     except SyntaxError:
         return False
@@ -568,13 +574,15 @@ def lacking(page, notebook):
     """Return why a page cannot have its experiments from its record, with the cell or None; None
     if it can.
     """
-    kept, cells = read(page), cells_of(notebook)
-    having = kept["cells"] if kept else []
-    if len(having) != len(cells):
-        return f"{len(cells)} of its cells are recorded, and its record has {len(having)}", None
+    record, cells = read(page), cells_of(notebook)
+    recorded = record["cells"] if record else []
+    if len(recorded) != len(cells):
+        return f"{len(cells)} of its cells are recorded, and its record has {len(recorded)}", None
     for number, cell in cells.items():
-        own = having[number]["values"]
-        names = [name for name in wanted(notebook, cell) if own.get(name, IN_CHAPTER) == IN_CHAPTER]
+        values = recorded[number]["values"]
+        names = [
+            name for name in wanted(notebook, cell) if values.get(name, IN_CHAPTER) == IN_CHAPTER
+        ]
         if names:
             return f"its record has no {', '.join(names)}", cell
     return None
@@ -586,12 +594,12 @@ def write(page, notebook, folder, records=FOLDER):
     """
     cells = []
     for number, cell in cells_of(notebook).items():
-        kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
-        cells.append({"seconds": kept["seconds"], "printed": printed(cell), **kept})
+        values = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
+        cells.append({"seconds": values["seconds"], "printed": printed(cell), **values})
     put(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
 
 
-def put(page, made, records=FOLDER):
+def put(page, record, records=FOLDER):
     """Write a page's record into a folder of records.
 
     A large value of its chapter's first page is only there.
@@ -604,15 +612,15 @@ def put(page, made, records=FOLDER):
         name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE
     }
     cells = []
-    for cell in made["cells"]:
-        own = {
+    for cell in record["cells"]:
+        values = {
             name: IN_CHAPTER if name in shared and shared[name] == value else value
             for name, value in cell["values"].items()
         }
-        cells.append(cell | {"values": own})
-    json_entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
-    for other, made_of_it in before.items():
-        put(other, made_of_it, records)
+        cells.append(cell | {"values": values})
+    json_entries.write(path_of(page, records), record | {"cells": cells}, levels=4)
+    for other, other_record in before.items():
+        put(other, other_record, records)
 
 
 def made_with():
@@ -629,11 +637,11 @@ def made_with():
 def processor():
     """Return this machine's processor, in words."""
     try:
-        found = re.search(
+        match = re.search(
             r"^model name\s*:\s*(.+)$",
             Path("/proc/cpuinfo").read_text(encoding="utf8"),
             re.MULTILINE,
         )
     except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+        match = None
+    return match[1].strip() if match else platform.processor() or platform.machine()

@@ -50,12 +50,14 @@ def with_words(messages):
 
     A formula of its own has its words in \\text; others have no words in formulas, or in code.
     """
-    kept = {
+    unchanged_names = {
         name
         for language in editions.languages()
         for name in editions.terms(language, "kept").get("names", ())
     }
-    return [message for message in messages if message in JOINS or not words(message) <= kept]
+    return [
+        message for message in messages if message in JOINS or not words(message) <= unchanged_names
+    ]
 
 
 def words(message):
@@ -83,12 +85,12 @@ def is_formula(message):
 def of_pages():
     """Return the messages of the pages that some edition has."""
     wanted = set().union(*map(editions.pages, editions.languages()))
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        found = editions.read_messages()
-    if not found:
-        sys.exit(f"The pages could not be read:\n{said.getvalue()[-2000:]}")
-    return {name: with_words(found[name]) for name in sorted(wanted)}
+    log = io.StringIO()
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        messages = editions.read_messages()
+    if not messages:
+        sys.exit(f"The pages could not be read:\n{log.getvalue()[-2000:]}")
+    return {name: with_words(messages[name]) for name in sorted(wanted)}
 
 
 def of_figures():
@@ -121,11 +123,13 @@ def of_drawings():
     cache, messages = get_cache(str(run_pages.CACHE)), []
     for page in run_pages.pages():
         try:
-            found = cache.match_cache_notebook(run_pages.read(page))
+            executed = cache.match_cache_notebook(run_pages.read(page))
         except KeyError:
             return {}
         cells = [
-            cell for cell in cache.get_cache_bundle(found.pk).nb.cells if cell.cell_type == "code"
+            cell
+            for cell in cache.get_cache_bundle(executed.pk).nb.cells
+            if cell.cell_type == "code"
         ]
         if not any(cell.outputs for cell in cells):
             return {}
@@ -151,21 +155,23 @@ def of_extensions():
     """
     from autograder.authoring import chapters
 
-    said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
+    extracted = extract_from_dir(
+        BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None}
+    )
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     claimed = [row["statement"] for row in chapters.claims(editions.ROOT).values()]
     sys.path.insert(0, str(BOOK / "_ext"))
     from grading import messages as measured
 
     rows = chapters.read(editions.ROOT).values()
-    told = [text for row in rows for text in (row.learn, row.needs) if text]
+    of_chapters = [text for row in rows for text in (row.learn, row.needs) if text]
     return {
         "extensions": with_words(
             [
                 pdf.NOTE,
                 *captions,
-                *(message for _, _, message, *_ in said),
-                *told,
+                *(message for _, _, message, *_ in extracted),
+                *of_chapters,
                 *claimed,
                 *sorted(measured()),
             ]
@@ -334,8 +340,8 @@ def main(arguments=None):
     parser.add_argument(
         "--complete", action="store_true", help="like --check, and fail if something is missing"
     )
-    given = parser.parse_args(arguments)
-    check = given.check or given.complete
+    options = parser.parse_args(arguments)
+    check = options.check or options.complete
     messages = {}
     for source in SOURCES:
         messages |= source()
@@ -350,21 +356,23 @@ def main(arguments=None):
             title=language,
             title_justify="left",
         )
-        total = found = 0
+        total = count = 0
         paths = {name: editions.messages(language) / f"{name}.po" for name in messages}
-        held = {name: read(path, language) for name, path in paths.items()}
+        present = {name: read(path, language) for name, path in paths.items()}
         folders = {path.parent: [] for path in paths.values()}
         for name, path in paths.items():
-            folders[path.parent].append(held[name])
+            folders[path.parent].append(present[name])
         elsewhere = {folder: translated(catalogs) for folder, catalogs in folders.items()}
-        for name, own in messages.items():
+        for name, texts in messages.items():
             path = paths[name]
-            catalog = updated(held[name], own, elsewhere[path.parent])
+            catalog = updated(present[name], texts, elsewhere[path.parent])
             stale, missing = lacks(catalog)
-            many = sum(1 for message in catalog if message.id)
-            total, found = total + many, found + many - len(stale) - len(missing)
+            of_page = sum(1 for message in catalog if message.id)
+            total += of_page
+            count += of_page - len(stale) - len(missing)
             shares.add_row(
-                name, *map(str, (many, many - len(stale) - len(missing), len(stale), len(missing)))
+                name,
+                *map(str, (of_page, of_page - len(stale) - len(missing), len(stale), len(missing))),
             )
             if not check:
                 show(name, stale, missing)
@@ -374,11 +382,11 @@ def main(arguments=None):
         if not check:
             console.print(shares)
         console.print(
-            f"{language}: {found} of {total} messages translated ({100 * found // total} %)"
+            f"{language}: {count} of {total} messages translated ({100 * count // total} %)"
         )
-        if found < total:
-            status = 1 if given.complete else 0
-            console.print(f"`make translations` shows the other {total - found}.")
+        if count < total:
+            status = 1 if options.complete else 0
+            console.print(f"`make translations` shows the other {total - count}.")
     return status
 
 
