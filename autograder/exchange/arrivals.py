@@ -32,7 +32,7 @@ class Arrival:
     is_complete : bool
         Whether nbgrader's `submit` writes nothing more to it.
     rank : int
-        How many entries of the same user come before it.
+        How many due entries of the same user come before it in this look.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Arrivals:
         self, is_known: Callable[[str], bool], is_due: Callable[[str], bool], by_owner: bool
     ):
         self.is_known, self.is_due, self.by_owner = is_known, is_due, by_owner
-        self._passed_over: set[str] = set()
-        self._others = 0
+        self._known: set[str] = set()
+        self._non_hand_ins: set[str] = set()
         self._first_seen: dict[str, float] = {}
 
     def forget(self) -> None:
         """Consider all entries again, also those that were known."""
-        self._passed_over.clear()
+        self._known.clear()
 
     def find(self, folder: int) -> list[Arrival]:
         """Return what to take or to wait for now; users take turns.
@@ -74,19 +74,20 @@ class Arrivals:
             The descriptor of the folder of hand-ins.
         """
         names = set(inbound.names_in(folder))
-        self._passed_over &= names
+        self._known &= names
+        self._non_hand_ins &= names
         self._first_seen = {name: at for name, at in self._first_seen.items() if name in names}
         by_user: dict[object, list[Arrival]] = defaultdict(list)
-        for name in names - self._passed_over:
+        for name in names - self._known - self._non_hand_ins:
             arrival = self._arrival(folder, name)
             if arrival:
                 by_user[arrival.user].append(arrival)
         found = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
         return sorted(found, key=lambda each: (each.rank, each.changed, each.name))
 
-    def others(self) -> int:
+    def count_non_hand_ins(self) -> int:
         """Return how many entries cannot be hand-ins: they have other names, or are no folders."""
-        return self._others
+        return len(self._non_hand_ins)
 
     def seconds_seen(self, name: str) -> float:
         """Return for how long an entry has been found."""
@@ -98,23 +99,22 @@ class Arrivals:
         except OSError:  # it has just gone
             return None
         if not stat.S_ISDIR(state.st_mode) or not inbound.looks_like_hand_in(name):
-            self._passed_over.add(name)
-            self._others += 1
+            self._non_hand_ins.add(name)
             return None
         user = state.st_uid if self.by_owner else name.partition("+")[0]
         return Arrival(name, user, state.st_ctime, inbound.is_complete(state))
 
     def _considered(self, arrivals: list[Arrival]) -> Iterator[Arrival]:
         """Yield the entries of one user that are new and due, in order."""
-        count = rank = 0
+        looked_at = rank = 0
         for arrival in sorted(arrivals, key=lambda each: (not each.is_complete, each.changed)):
             key = inbound.key_of(arrival.name)
             if self.is_known(key):
-                self._passed_over.add(arrival.name)
+                self._known.add(arrival.name)
                 continue
-            if count == MOST_LOOKED_AT:
+            if looked_at == MOST_LOOKED_AT:
                 break
-            count += 1
+            looked_at += 1
             self._first_seen.setdefault(arrival.name, time.monotonic())
             if self.is_due(key):
                 yield replace(arrival, rank=rank)

@@ -24,7 +24,7 @@ class Choice:
 
 def choose(
     waiting: Iterable[Row],
-    attempts_left: Callable[[Row], float],
+    has_no_attempt_left: Callable[[Row], bool],
     left_this_hour: Callable[[str], float],
 ) -> Choice:
     """Choose from the hand-ins that wait, in the order of their arrival.
@@ -32,8 +32,8 @@ def choose(
     Parameters
     ----------
     waiting : iterable of Row
-    attempts_left : callable
-        Returns how many attempts a hand-in's student has for its exercise, without this one's.
+    has_no_attempt_left : callable
+        Tells whether a hand-in is beyond its student's attempts. It may read the hand-in.
     left_this_hour : callable
         Returns how many hand-ins of a student may still be graded in this hour.
 
@@ -53,7 +53,7 @@ def choose(
     for row in newest.values():
         if taken[row.student] >= left_this_hour(row.student):
             choice.later.append(row)
-        elif attempts_left(row) <= 0:  # which may read the hand-in
+        elif has_no_attempt_left(row):
             choice.limited.append(row)
         else:
             turns[taken[row.student]].append(row)

@@ -115,7 +115,7 @@ class Watch:
         self._notes: set[str] = set()
         self._delays = Delays()
         self._refused: list[Row] = []
-        self._others_noted = 0
+        self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
         self._failed: set[str] = set()
         self._turn, self._has_fault = 0, False
@@ -188,33 +188,37 @@ class Watch:
             self.look()
 
     def _take_all(self, folder: int) -> None:
-        """Take what is new. Each user's first hand-in is taken however much others hand in."""
+        """Take what is new, so that no user delays the others much."""
         arrivals = self.arrivals.find(folder)
-        self._note_others()
-        size: dict[object, int] = defaultdict(int)
+        self._note_non_hand_ins()
+        bytes_of: dict[object, int] = defaultdict(int)  # copied in this look, by user
         for arrival in arrivals:
             if self.stopping:
                 return
-            is_too_much = (
-                arrival.rank >= MOST_AT_ONCE
-                or size[arrival.user] >= MOST_BYTES
-                or sum(size.values()) >= MOST_BYTES_OF_ALL
+            is_first = arrival.rank == 0  # of its user: it is taken, whatever others hand in
+            is_within_limits = (
+                arrival.rank < MOST_AT_ONCE
+                and bytes_of[arrival.user] < MOST_BYTES
+                and sum(bytes_of.values()) < MOST_BYTES_OF_ALL
             )
             with self._skipping(inbound.key_of(arrival.name)):
                 if not arrival.is_complete:
                     self._wait_for(arrival.name, Unfinished("it was not completed"))
-                elif arrival.rank == 0 or not is_too_much:
-                    size[arrival.user] += BYTES_OF_FAILED
-                    size[arrival.user] += self._take(folder, arrival.name) - BYTES_OF_FAILED
+                elif is_first or is_within_limits:
+                    size = BYTES_OF_FAILED  # also if an unexpected error ends `_take`
+                    try:
+                        size = self._take(folder, arrival.name)
+                    finally:
+                        bytes_of[arrival.user] += size
 
-    def _note_others(self) -> None:
+    def _note_non_hand_ins(self) -> None:
         """Log how many entries cannot be hand-ins, once and when there are twice as many."""
-        others = self.arrivals.others()
-        if others > 2 * self._others_noted:
-            self._others_noted = others
+        count = self.arrivals.count_non_hand_ins()
+        if count > 2 * self._non_hand_ins_noted:
+            self._non_hand_ins_noted = count
             self.say(
                 "note",
-                note=f"{others} entries of inbound are passed over: they are not folders with a "
+                note=f"{count} entries of inbound are passed over: they are not folders with a "
                 "name of a hand-in.",
             )
 
@@ -334,28 +338,29 @@ class Watch:
         """Return the hand-ins to grade now, placed where `grade` looks for them."""
         hour_ago = time.time() - HOUR
 
-        def attempts_left(row: Row) -> float:
-            most = self.settings.attempts or float("inf")
-            left = most - self.hand_ins.count_attempts(row.student, row.exercise)
-            if left > 0 or not self._delays.is_due(row.name):
-                return float("inf")
+        def has_no_attempt_left(row: Row) -> bool:
+            most = self.settings.attempts
+            if not most or self.hand_ins.count_attempts(row.student, row.exercise) < most:
+                return False
+            if not self._delays.is_due(row.name):
+                return False
+            is_limited = False  # also if the program fails on it: that is no fault of the student
             with self._skipping(row.name):
-                if self._is_new_work(row):
-                    return left
-            return float("inf")
+                is_limited = self._is_new_work(row)
+            return is_limited
 
         def left_this_hour(student: str) -> float:
             if not self.settings.per_hour:
                 return float("inf")
             return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
-        choice = choose(waiting, attempts_left, left_this_hour)
+        choice = choose(waiting, has_no_attempt_left, left_this_hour)
         for row in choice.superseded:
             self._leave(row, State.SUPERSEDED)
         for row in choice.limited:
             self._leave(row, State.LIMITED)
         for row in choice.later:
-            self._publish_now(row)
+            self._publish_now(row)  # that the hourly limit is reached
         batch = []
         due = [row for row in choice.grade if self._delays.is_due(row.name)]
         for row in self._batch_of(due):
@@ -543,7 +548,7 @@ class Watch:
 
     @contextlib.contextmanager
     def _trouble(self, part: str) -> Iterator[None]:
-        """Say once what is wrong with a place, and go on; say when it is right again.
+        """Say once what is wrong with a part, and go on; say when it is right again.
 
         Faults of the program itself are printed as well, and do not end the watch either.
         """

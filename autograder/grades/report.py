@@ -475,9 +475,9 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         "texts": list(texts.numbers),
         "parts": parts,
         "words": {
-            words: translation
-            for words in texts_of_script()
-            if (translation := translated(words)) != words
+            source: translation
+            for source in texts_of_script()
+            if (translation := translated(source)) != source
         },
     }  # fmt: skip
 
@@ -585,7 +585,8 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
         counted("{count} submission was late.", "{count} submissions were late.", late)
     )
     extended = [record for record in dated if record.deadline.extension]
-    if extended and names:
+    is_anonymous = bool(names)
+    if extended and is_anonymous:
         sentences.append(
             counted(
                 "{count} student has an extension.",
@@ -622,39 +623,43 @@ def costs(
     Both are sorted by cost; `names` has what students are called in place of their names.
     """
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
-    students: Counter[tuple[str, str]] = Counter()
-    who: defaultdict[tuple[str, Any], list[str]] = defaultdict(list)
-    said: dict[tuple[str, Any], tuple[str, str, str]] = {}
+    losers: Counter[tuple[str, str]] = Counter()
+    students: defaultdict[tuple[str, Any], list[str]] = defaultdict(list)
+    explanations: dict[tuple[str, Any], Explanation] = {}
     for record in records:
         for cell in record.cells.values():
-            total = sum(check.weight for check in cell.checks) or 1
-            seen = set()
+            total_weight = sum(check.weight for check in cell.checks) or 1
+            misconceptions = set()
             for check in cell.checks:
                 if not check.status.costs_points:
                     continue
                 if cell.max_points and check.weight:
-                    key = (cell.subject, check.title)
-                    lost[key] += cell.max_points * check.weight / total
-                    students[key] += 1
-                # What fails through an earlier function is counted there.
-                relation = reasons.relation_of(check)
-                if check.cause or (str(relation) and "helper" not in relation.values):
-                    key, told = _told(check)
-                    seen.add((cell.subject, key))
-                    if said.setdefault((cell.subject, key), told)[0] != told[0]:
-                        said[cell.subject, key] = (
-                            said[cell.subject, key][0],
-                            translated(OTHER_NUMBERS),
-                            "relation",
-                        )
-            for one in seen:
-                who[one].append(names.get(record.student, record.student))
+                    check_key = (cell.subject, check.title)
+                    lost[check_key] += cell.max_points * check.weight / total_weight
+                    losers[check_key] += 1
+                if check.cause or str(reasons.relation_of(check)):
+                    key, explanation = _explained(check)
+                    misconception = cell.subject, key
+                    misconceptions.add(misconception)
+                    first = explanations.setdefault(misconception, explanation)
+                    if first.label != explanation.label:  # the same relation, with other numbers
+                        with_others = first._replace(hint=translated(OTHER_NUMBERS))
+                        explanations[misconception] = with_others
+            for misconception in misconceptions:
+                students[misconception].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
-    checks = [Lost(*key, points, students[key]) for key, points in most_first]
-    most_met = sorted(who.items(), key=lambda item: (-len(item[1]), item[0][0]))
+    checks = [Lost(*check_key, points, losers[check_key]) for check_key, points in most_first]
+    most_met = sorted(students.items(), key=lambda item: (-len(item[1]), item[0][0]))
     met = [
-        Met(key[0], *said[key][:2], len(students), sorted(students, key=_natural), said[key][2])
-        for key, students in most_met
+        Met(
+            function=misconception[0],
+            label=explanations[misconception].label,
+            hint=explanations[misconception].hint,
+            students=len(who),
+            who=sorted(who, key=_natural),
+            kind=explanations[misconception].kind,
+        )
+        for misconception, who in most_met
     ]
     return checks, met
 
@@ -688,15 +693,23 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
     return Missed(str(sentence), sorted(who, key=_natural))
 
 
-def _told(check: Result) -> tuple[Any, tuple[str, str, str]]:
-    """Return the key that a finding shares with similar ones, and its label, hint and kind."""
+class Explanation(NamedTuple):
+    """What a student reads of a failed check: a listed cause with its hint, or a relation."""
+
+    label: str
+    hint: str
+    kind: str
+
+
+def _explained(check: Result) -> tuple[Any, Explanation]:
+    """Return the key that a check's explanation shares with similar ones, and the explanation."""
     if check.cause:
         label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
-        return label, (label, hint, "cause")
+        return label, Explanation(label, hint, "cause")
     relation = reasons.relation_of(check)
     values = relation.values.items()
     key = relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
-    return key, (str(relation), "", "relation")
+    return key, Explanation(str(relation), "", "relation")
 
 
 def _is_drawn(name: str, value: Any) -> bool:

@@ -72,9 +72,12 @@ def elsewhere(
     """Let answers in other cells than the ones provided count; return a sentence on them.
 
     A provided cell that was left unchanged would redefine its function as unwritten: if a cell
-    above has written it, the unwritten definition is removed. Where only a cell below its check
-    has, its definition, and what this uses of cells below, is written into the given cell as well,
-    so that all checks see the same.
+    above has written it, the unwritten definition is removed. If only a cell below the check has,
+    that definition is copied into the provided cell, with what it uses from cells below, so that
+    all checks see the same.
+
+    `as_released` has the ids of cells that are as they were released; a cell that is filled here
+    is removed from it.
     """
     answers = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
     empty = {
@@ -89,29 +92,30 @@ def elsewhere(
     written = [index for index in _student_cells(cells, as_released) if index not in empty]
     code = _StudentCode(cells, written, names, beside)
     counted = []
-    for index, wanted in empty.items():
+    for index, missing_names in empty.items():
         cell = cells[index]
-        behind = range(index, len(cells))
-        check = next(
-            (at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells)
+        checks = (
+            at for at in range(index, len(cells)) if is_locked(cells[at]) and is_code(cells[at])
         )
-        for name in sorted(wanted):
+        check_index = next(checks, len(cells))
+        for name in sorted(missing_names):
             positions = code.defining[name]
-            if not positions or any(index < at < check for at in positions):
+            is_redefined = any(index < at < check_index for at in positions)
+            if not positions or is_redefined:
                 continue
-            stub = _Code(cell.source).without(name)
-            if positions[0] > check:
+            source = _Code(cell.source).without(name)
+            if positions[0] > check_index:
                 texts = code.with_what_it_uses(name, index)
-                stub = "\n\n".join([*texts, stub])
+                source = "\n\n".join([*texts, source])
                 as_released.discard(cell.id)
-            cell.source = stub.strip("\n")
+            cell.source = source.strip("\n")
             counted.append(name)
     return [Message(ELSEWHERE, names=", ".join(counted))] if counted else []
 
 
 def _student_cells(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
-    """Yield the places of the cells of code that a student wrote: of so many, the shortest
-    first, as are read.
+    """Yield the indices of the code cells that a student wrote, the shortest first, until
+    `MOST_CODE` characters.
     """
     room = MOST_CODE
     positions = [
@@ -197,7 +201,7 @@ class _StudentCode:
                     self.setting[name].append((index, at))
 
     def with_what_it_uses(self, name: str, index: int) -> list[str]:
-        """Return the last definition of a name, after what it uses that no cell above `place`
+        """Return the last definition of a name, after what it uses that no cell above `index`
         has.
         """
         last = self.defining[name][-1]

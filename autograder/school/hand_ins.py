@@ -381,32 +381,34 @@ class Collector:
         Raises
         ------
         Refused
-            If the notebook cannot be read.
+            If the notebook cannot be read, or has the name of another exercise and differs from
+            the one that is there.
         """
         target = self.submitted / hand_in.student / hand_in.exercise
-        new = hand_in.notebook.read(self.limits.notebook_mb * 1_000_000)
+        collected = hand_in.notebook.read(self.limits.notebook_mb * 1_000_000)  # it may be refused
         if not os.path.lexists(target):
             return Fate.NEW
         notebook = target / f"{hand_in.exercise}.ipynb"
-        there, _ = read_file(notebook, self.limits.notebook_mb)
+        present, _ = read_file(notebook, self.limits.notebook_mb)
         raw, _ = read_file(target / STAMP, STAMP_MB)
-        since = _date(raw.decode("utf-8", "replace")) if raw else None
-        if hand_in.called and there != new:
+        present_time = _date(raw.decode("utf-8", "replace")) if raw else None
+        if hand_in.called and present != collected:
             raise Refused(_misnamed(hand_in))
-        blank = is_as_given(self.exercises.all[hand_in.exercise], there)
-        if there not in (None, new) and hand_in.blank != blank:
-            return Fate.ANSWERED if blank else Fate.BLANK
-        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(
+        is_present_blank = is_as_given(self.exercises.all[hand_in.exercise], present)
+        if present not in (None, collected) and hand_in.blank != is_present_blank:
+            return Fate.ANSWERED if is_present_blank else Fate.BLANK
+        if present == collected and beside(target, self.limits.beside_mb)[0] == _contents(
             hand_in.beside, self.limits
         ):
-            return Fate.STAMPED if hand_in.time_known and since != hand_in.time else Fate.SAME
-        if since is None:
+            has_other_time = hand_in.time_known and present_time != hand_in.time
+            return Fate.STAMPED if has_other_time else Fate.SAME
+        if present_time is None:  # without a timestamp.txt, the files' own times count
             files = [notebook]
-            if there is None:
+            if present is None:
                 files = [path for path in target.glob("*") if path.is_file()]
             times = [path.stat().st_mtime for path in files]
-            since = datetime.fromtimestamp(max(times, default=0), UTC)
-        return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
+            present_time = datetime.fromtimestamp(max(times, default=0), UTC)
+        return Fate.NEWER if hand_in.time and hand_in.time > present_time else Fate.OLDER
 
     def write(self, hand_ins: Iterable[HandIn]) -> int:
         """Write submissions into nbgrader's layout, each completely or not at all; return how many.

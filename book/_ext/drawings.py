@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from edition import is_whole, with_numbers
+from edition import is_whole, translated_with_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
@@ -54,7 +54,7 @@ def words_of(svg):
 
 def translated(words):
     """Return a text of a drawing in the edition's language, whatever numbers are in it."""
-    return with_numbers(words, drawings)
+    return translated_with_numbers(words, drawings)
 
 
 def reword(panel):

@@ -440,17 +440,34 @@ def is_verbatim(node):
     return isinstance(node, nodes.FixedTextElement | nodes.literal | nodes.math)
 
 
+def without_numbers(text):
+    """Return a text with a place for each number: "head {0} of layer {1}"."""
+    places = itertools.count()
+    return NUMBER.sub(lambda _match: f"{{{next(places)}}}", text)
+
+
+def translated_with_numbers(text, translate=_):
+    """Return a text in the edition's language, translated whatever numbers are in it."""
+    words, numbers = without_numbers(text), NUMBER.findall(text)
+    if not words:  # of which a catalog has its header
+        return text
+    template = str(translate(words))
+    if template == words:
+        return text
+    return re.sub(r"\{(\d+)\}", lambda match: numbers[int(match[1])], template)
+
+
 def in_parts(text):
     """Return a text in the edition's language: as a whole, or each part between commas; as it is
     if none is known.
     """
-    whole, parts = text.strip(), re.split(r",(?:\s|$)", text.strip())
-    translation = with_numbers(whole)
-    if translation == whole and parts != (
-        translated_parts := [with_numbers(part) for part in parts]
-    ):
-        translation = "，".join(translated_parts)
-    return text if translation == whole else translation
+    whole = text.strip()
+    translation = translated_with_numbers(whole)
+    if translation != whole:
+        return translation
+    parts = re.split(r",(?:\s|$)", whole)
+    translations = [translated_with_numbers(part) for part in parts]
+    return text if translations == parts else "，".join(translations)
 
 
 def keep_together(app, doctree, docname):
@@ -473,23 +490,6 @@ def keep_together(app, doctree, docname):
             parent[at + 1] = nodes.Text(parent[at + 1].removeprefix(after))
         parent[at] = group
         group += [nodes.Text(before), formula, nodes.Text(after)]
-
-
-def without_numbers(text):
-    """Return a text with a place for each number: "head {0} of layer {1}"."""
-    places = itertools.count()
-    return NUMBER.sub(lambda _found: f"{{{next(places)}}}", text)
-
-
-def with_numbers(text, translate=_):
-    """Return a text in the edition's language, translated whatever numbers are in it."""
-    words, numbers = without_numbers(text), NUMBER.findall(text)
-    template = str(translate(words)) if words else words
-    return (
-        re.sub(r"\{(\d+)\}", lambda match: numbers[int(match[1])], template)
-        if template != words
-        else text
-    )
 
 
 def counterpart(app, pagename, language):

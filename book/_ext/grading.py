@@ -17,7 +17,7 @@ from catches import MeasuredDirective
 from corpus import table
 from docutils import nodes
 from docutils.statemachine import StringList
-from edition import with_numbers, without_numbers
+from edition import translated_with_numbers, without_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
@@ -98,7 +98,7 @@ def cells(line):
 
 def translated(line):
     """Return a line of what was measured in the edition's language."""
-    return " ".join(map(with_numbers, cells(line)))
+    return " ".join(map(translated_with_numbers, cells(line)))
 
 
 def messages():

@@ -220,20 +220,20 @@ class AsGenerators(ast.NodeTransformer):
 
 
 def read_by(source, at_once=True, called=True):
-    """Return the names of the page that code reads: `at_once`, as it is run, and when its functions
-    are `called`.
+    """Return the global names that code reads.
 
-    Not those that a function has for itself.
+    With `at_once` those that are read while it runs, and with `called` those that its functions
+    read when they are called.
     """
     text = ast.unparse(AsGenerators().visit(ast.parse(source)))
     names, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
-        table, within = todo.pop()
-        within = within or (
-            table.get_type() == "function" and table.get_name().strip("<>") != "genexpr"
-        )
-        todo += [(child, within) for child in table.get_children()]
-        if called if within else at_once:
+        table, in_function = todo.pop()
+        is_function = table.get_type() == "function"
+        in_function = in_function or (is_function and table.get_name().strip("<>") != "genexpr")
+        todo += [(child, in_function) for child in table.get_children()]
+        counts = called if in_function else at_once
+        if counts:
             names |= {
                 one.get_name()
                 for one in table.get_symbols()
@@ -243,8 +243,8 @@ def read_by(source, at_once=True, called=True):
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that code reads which is run each time, in
-    their order.
+    """Return, sorted, the names that a recorded cell binds and that code outside of recorded cells
+    reads.
     """
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     index = next(position for position, one in enumerate(cells) if one is cell)
@@ -255,10 +255,11 @@ def wanted(notebook, cell):
     }
     rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
     needed = (
-        read_by("\n".join(texts[index + 1 :]))
-        | read_by(rest, at_once=False)
-        | read_by(texts[index], called=False)
+        read_by("\n".join(texts[index + 1 :]))  # later cells
+        | read_by(rest, at_once=False)  # earlier code that is run later, such as lambdas
+        | read_by(texts[index], called=False)  # this cell's functions, as they are defined
     )
+    # what these functions read when they are called
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
     return sorted(bound(cell.source) & needed)
@@ -316,7 +317,7 @@ def fingerprint(value):
     return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
-def keep(into, names, wanted, before, began, bound_names):
+def keep(into, names, wanted_names, before, began, bound_names):
     """Write down the values of some names, with what the cell took; complain of what it may not
     do.
     """
@@ -333,7 +334,7 @@ def keep(into, names, wanted, before, began, bound_names):
             f"{', '.join(changed)}"
         )
     values = {}
-    for name in wanted:
+    for name in wanted_names:
         try:
             values[name] = encoded(names[name])
         except TypeError as error:

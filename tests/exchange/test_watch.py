@@ -113,7 +113,7 @@ def rows(*works, arrived=None):
 
 
 def chosen(waiting, attempts=float("inf"), hour=float("inf")):
-    return fairness.choose(waiting, lambda row: attempts, lambda student: hour)
+    return fairness.choose(waiting, lambda row: attempts <= 0, lambda student: hour)
 
 
 def names(rows):
