@@ -41,12 +41,12 @@ is followed by.
 """
 
 FOR_A_CAUSE, FOR_A_RELATION = 3, 2
-"""In so many of them a cause or a relation has to be right; in all where a single number came, as
-with many mistakes.
+"""How many of these draws must confirm a cause, and a relation. If the result is a single number,
+as of many mistakes, all of them must.
 """
 
 MOST_SECONDS = 1.0
-"""For all of these draws, of computing."""
+"""Seconds of computing for the other draws of one check."""
 
 MOST_SEARCHED = 15.0
 """Seconds of computing for listed answers: they count as the judge's, of which a check cell may
@@ -215,7 +215,8 @@ class Diagnosis:
         gets the same message, and the usual draws confirm it.
         """
         candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
-        if not candidates.find([wrong for wrong in wrong_answers if wrong not in self.without]):
+        wrong_answers = [wrong for wrong in wrong_answers if wrong not in self.without]
+        if not candidates.ask_all(wrong_answers):
             return
         for check in candidates.failed:
             observed = attempts[check.__name__]
@@ -224,12 +225,12 @@ class Diagnosis:
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
                 if candidates.contradicted(wrong):
-                    break  # those that follow explain less
-                enough = not says_little(observed.calls) or (
+                    break  # the best one is no cause, and the others explain less
+                few_draws_suffice = not says_little(observed.calls) or (
                     candidates.explains_all(wrong) and _same_message(check, wrong, seed, observed)
                 )
-                is_confirmed = self._alike_again if enough else self._alike_in_many
-                if is_confirmed(check, wrong, observed, redraw):
+                confirm = self._alike_again if few_draws_suffice else self._alike_in_many
+                if confirm(check, wrong, observed, redraw):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
 
@@ -292,8 +293,8 @@ class _Candidates:
     2. An answer that fails another check, in which the function failed in another way, is no cause
        of anything.
     3. Results that are the same to the dtype explain better than those that are alike by value.
-    4. Of several, the one explains most that is alike in most of all checks; of equals, the one
-       listed first.
+    4. Of several, the one that is alike in the most checks explains most; of equals, the one that
+       is listed first.
 
     Parameters
     ----------
@@ -327,7 +328,7 @@ class _Candidates:
         # Of each, by the name of a check in which it is alike: FAILS or FAILS_BY_VALUE.
         self._ways: dict[Any, dict[str, str]] = {}
 
-    def find(self, wrong_answers: Sequence[Any]) -> bool:
+    def ask_all(self, wrong_answers: Sequence[Any]) -> bool:
         """Ask all listed wrong answers; tell whether there was time for that."""
         begun = time.process_time()
         for wrong in wrong_answers:
@@ -361,10 +362,10 @@ class _Candidates:
         most first.
         """
         name = check.__name__
-        alike = [wrong for wrong, ways in self._ways.items() if name in ways]
-        while alike:
-            exactly = [wrong for wrong in alike if self._ways[wrong][name] == FAILS]
-            best, *rest = exactly or alike
+        remaining = [wrong for wrong, ways in self._ways.items() if name in ways]
+        while remaining:
+            exactly = [wrong for wrong in remaining if self._ways[wrong][name] == FAILS]
+            best, *rest = exactly or remaining
             for wrong in rest:
                 at_most = len(self._ways[wrong]) + len(self._passed)
                 if at_most <= self._explained(best):
@@ -372,7 +373,7 @@ class _Candidates:
                 if self._explained(wrong) > self._explained(best):
                     best = wrong
             yield best
-            alike.remove(best)
+            remaining.remove(best)
 
     def explains_all(self, wrong: Any) -> bool:
         """Tell whether a candidate is alike in all checks."""

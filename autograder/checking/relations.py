@@ -245,18 +245,19 @@ def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Each row (or column) is the expected one times a factor of its own, or plus a constant."""
     for axis in (-1, -2)[: e.ndim]:
         squares = (e * e).sum(axis, keepdims=True)
-        if e.shape[axis] < 3 or e.size == e.shape[axis] or squares.min() <= 0:
+        is_one_row = e.size == e.shape[axis]
+        if e.shape[axis] < 3 or is_one_row or squares.min() <= 0:  # a row of zeros has no factor
             continue
         values = {"place": name_of_index(-2 if axis == -1 else -1, e.ndim), "what": mismatch.what}
         factor = (e * g).sum(axis, keepdims=True) / squares
         # most rows differ from the expected ones, and none is 0
-        differs = (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE
-        if differs and equal(g, factor * e):
+        is_scaled = (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE
+        if is_scaled and equal(g, factor * e):
             message = "Each {place} of {what} is the expected one times a factor of its own."
             yield ("rows scaled", axis), Message(message, **values)
         offset = (g - e).mean(axis, keepdims=True)
-        differs = (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5
-        if differs and equal(g, e + offset):
+        is_shifted = (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5
+        if is_shifted and equal(g, e + offset):
             message = "Each {place} of {what} is the expected one plus a constant of its own."
             yield ("rows shifted", axis), Message(message, **values)
 
@@ -302,17 +303,17 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if e.shape[axis] < 3:
             continue
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
-        good, bad = (~wrong).all(others), wrong.all(others)
-        yield from _at_one_end(mismatch, axis, good)
-        yield from _up_to_an_index(mismatch, axis, good)
-        yield from _at_every_other(mismatch, axis, good)
-        if e.ndim > 1 and bad.any() and (good | bad).all() and not good.all():
+        all_right, all_wrong = (~wrong).all(others), wrong.all(others)
+        yield from _at_one_end(mismatch, axis, all_right)
+        yield from _up_to_an_index(mismatch, axis, all_right)
+        yield from _at_every_other(mismatch, axis, all_right)
+        if e.ndim > 1 and all_wrong.any() and (all_right | all_wrong).all():
             text = (
                 "Each {place} of {what} is either completely right or completely wrong (wrong: "
                 "{count} of {size})."
             )
             values = {"place": name_of_index(axis, e.ndim), "what": mismatch.what}
-            message = Message(text, **values, count=int(bad.sum()), size=len(bad))
+            message = Message(text, **values, count=int(all_wrong.sum()), size=len(all_wrong))
             yield ("whole", axis), message
 
 

@@ -143,7 +143,7 @@ class Encoder:
         kind = type(value)
         torch = sys.modules.get("torch")
         # 1. Arrays and tensors, the most frequent values. Methods of their subclasses are a
-        #    student's code: those come last.
+        #    student's code: those come in 6. One that was sent before comes in 5.
         if depth < MOST_DEPTH and id(value) not in self._indices:
             if kind is np.ndarray:
                 return self._array(value)
@@ -154,7 +154,7 @@ class Encoder:
             return value
         if kind in (int, float, complex):
             return self._number(value)
-        # 3. What is nested deeper than a decoder goes crosses by reference.
+        # 3. A value nested deeper than `MOST_DEPTH` crosses by reference.
         if depth >= MOST_DEPTH:
             return self._reference(value)
         # 4. Containers, part by part.
@@ -199,7 +199,7 @@ class Encoder:
             return {"t": type(value).__name__, "v": str(value).removeprefix("torch.")}
         if isinstance(value, int):
             return self.encode(int.__int__(value), depth + 1)
-        if isinstance(value, str):
+        if isinstance(value, str) and type(value) is not str:  # a str is here if it is too long
             return self.encode(str.__str__(value), depth + 1)
         if isinstance(value, float):
             return self.encode(float.__float__(value), depth + 1)
