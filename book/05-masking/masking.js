@@ -213,15 +213,18 @@ function render({ model, el }) {
   const words = model.get("tokens");
   const other = model.get("other");
   const masks = model.get("presets");
+  const presetWords = model.get("preset_words"); // of presets with words of their own: these, then another last word
   const formats = model.get("formats");
   const fills = model.get("fills").map((f) => (f === null ? null : f === "-inf" ? -Infinity : Number(f)));
   const id = newId("abh-masking");
 
-  // State: the mask, what forbidden scores get, how numbers are kept, which step is shown, and whether the last word
-  // is the other one.
+  // State: the mask, the words and the other last one, what forbidden scores get, how numbers are kept, which step is
+  // shown, and whether the last word is the other one.
+  const wordsOf = (preset) => presetWords[preset] ?? [...words, other.word];
   const first = { preset: model.get("preset"), fill: model.get("fill"), kind: model.get("kind"), exponent: 0 };
   let { fill: chosenFill, kind, exponent } = first;
   let mask = [];
+  let named = wordsOf(first.preset);
   let step = model.get("step");
   let swapped = false;
 
@@ -254,6 +257,7 @@ function render({ model, el }) {
   function present(wanted, newStep) {
     ({ fill: chosenFill, kind = first.kind, exponent = 0 } = wanted);
     mask = masks[wanted.preset].map((row) => [...row]);
+    named = wordsOf(wanted.preset);
     step = newStep;
     squares.build(mask);
     draw();
@@ -274,7 +278,7 @@ function render({ model, el }) {
     const before = computed(false);
     const now = swapped ? computed(true) : before;
     now.forEach((row, r) => { row.changed = row.output.some((x, k) => !Object.is(x, before[r].output[k])); });
-    const shownWords = words.map((word, j) => (swapped && j === words.length - 1 ? other.word : word));
+    const shownWords = words.map((_, j) => named[swapped && j === words.length - 1 ? j + 1 : j]);
     const queries = shownWords.slice(words.length - mask.length);
     const format = formats[kind];
 
@@ -286,7 +290,7 @@ function render({ model, el }) {
     root.dataset.step = step;
     swap.setAttribute("aria-pressed", swapped);
     const isAt = (wanted) => wanted.fill === chosenFill && (wanted.kind ?? first.kind) === kind
-      && (wanted.exponent ?? 0) === exponent && same(masks[wanted.preset], mask);
+      && (wanted.exponent ?? 0) === exponent && same(masks[wanted.preset], mask) && same(wordsOf(wanted.preset), named);
     block.mark((wanted) => step >= WEIGHTS && isAt(wanted));
     reset.disabled = step === 0 && !swapped && isAt(first);
     squares.set(now, step, format, shownWords, queries, swapped && step === OUTPUT);
@@ -302,7 +306,7 @@ function render({ model, el }) {
     const closed = mask.flat().filter((open) => !open).length;
     const found = findings(now, queries, closed, text);
     const said = swapped && step === OUTPUT
-      ? fill(text.swapped, { new: other.word, old: words.at(-1), verdict: found.changed }) : found.verdict;
+      ? fill(text.swapped, { new: named.at(-1), old: named.at(-2), verdict: found.changed }) : found.verdict;
     const f = fills[chosenFill];
     const filled = !closed ? "" : f === null || !Number.isFinite(f) ? text.becomes : fill(text.added, { fill: fillName(f), format });
     const name = machine && step === POWERS ? "shifted" : STEPS[step];

@@ -27,13 +27,22 @@ ANOTHER = (OTHER, np.log(OTHER_POWERS), OTHER_V)
 
 PAST = np.tril(np.ones((4, 4), dtype=bool))  # (4, 4) row i may attend to columns 0 to i
 REAL = np.array([False, True, True, True])  # (4,) the words that are none of padding
+
+# Two texts of two words in one row, with the same scores and values; their last word is exchanged
+# as well.
+PACKED = ["cat", "slept", "mouse", "ran"]
+PACKED_OTHER = "hid"
+TEXTS = np.array([0, 0, 1, 1])  # (4,) which text each word belongs to
 PRESETS = {
     "open": np.ones((4, 4), dtype=bool),
     "causal": PAST,
     "padding": REAL & np.ones((4, 4), dtype=bool),
     "both": PAST & REAL,
     "cache": (PAST & REAL)[2:],  # (2, 4) the last two words are new, and only they ask
+    "packed": PAST & (TEXTS[:, None] == TEXTS),
 }
+# The words of a preset that has its own, and the other last word behind them.
+PRESET_WORDS = {"packed": [*PACKED, PACKED_OTHER]}
 
 # What may be added to the score of a forbidden key. None: it becomes -inf, and an empty row is
 # guarded, as we do it.
@@ -48,6 +57,7 @@ TRIES = [
     {"preset": "both", "fill": 1},
     {"preset": "both", "fill": 0},
     {"preset": "cache", "fill": 0},
+    {"preset": "packed", "fill": 0},
 ]
 # ... and on the page that goes deeper, in the order of `TEXT["machine_tries"]`.
 MACHINE_TRIES = [
@@ -67,7 +77,15 @@ TEXT = {
     "back": "Back",
     "next": "Next",
     "try": "Things to try",
-    "tries": ["All open", "Causal", "Padding", "Both", "Guard the empty row", "Two new words"],
+    "tries": [
+        "All open",
+        "Causal",
+        "Padding",
+        "Both",
+        "Guard the empty row",
+        "Two new words",
+        "Two texts, packed",
+    ],
     "machine_tries": [
         "Fill with −∞",
         "Guard the empty row",
@@ -136,7 +154,9 @@ class MaskingFigure(Figure):
             `text["tries"]`, or `text["machine_tries"]`.
         tokens, scores, values: n words, their scores (n, n) and values (n, d).
         other: another last word, its scores (n, n) and values (n, d): different in the last row and
-        column only. text: the words of the figure, by the keys of `TEXT`.
+        column only.
+        preset_words: for each preset with words of its own, its n words and the other last one.
+        text: the words of the figure, by the keys of `TEXT`.
     """
 
     _esm, _css = script("masking"), style("masking")
@@ -146,6 +166,7 @@ class MaskingFigure(Figure):
     values = traitlets.List().tag(sync=True)
     other = traitlets.Dict().tag(sync=True)
     presets = traitlets.Dict().tag(sync=True)
+    preset_words = traitlets.Dict().tag(sync=True)
     fills = traitlets.List().tag(sync=True)
     formats = traitlets.List().tag(sync=True)
     tries = traitlets.List().tag(sync=True)
@@ -167,6 +188,7 @@ class MaskingFigure(Figure):
         values=V,
         other=ANOTHER,
         presets=PRESETS,
+        preset_words=PRESET_WORDS,
         text=None,
     ):
         n = len(tokens)
@@ -182,6 +204,9 @@ class MaskingFigure(Figure):
         for mask in presets.values():
             if np.ndim(mask) != 2 or not 1 <= len(mask) <= n or np.shape(mask)[1] != n:
                 raise ValueError(f"a mask has 1 to {n} rows of {n}, not the shape {np.shape(mask)}")
+        for words in preset_words.values():
+            if len(words) != n + 1:
+                raise ValueError(f"a preset of {n} words wants {n + 1}, not {len(words)}")
         super().__init__(
             TEXT,
             text,
@@ -195,6 +220,7 @@ class MaskingFigure(Figure):
                 "values": np.asarray(other_values, dtype=float).tolist(),
             },
             presets={key: np.asarray(mask, dtype=bool).tolist() for key, mask in presets.items()},
+            preset_words={key: list(words) for key, words in preset_words.items()},
             # JSON knows no infinity: it crosses as text
             fills=[None if f is None else str(f) for f in FILLS],
             formats=FORMATS,

@@ -250,6 +250,8 @@ def test_presets_follow_the_chapter(course):
     assert np.array_equal(presets["padding"], [words] * 4)
     assert np.array_equal(presets["both"], causal & words)
     assert np.array_equal(presets["cache"], [course["sees"](i, 2, 4) & words for i in range(2)])
+    texts = [course["same_text"](i, figure.TEXTS) for i in range(4)]
+    assert np.array_equal(presets["packed"], causal & texts)
     assert presets["open"].all()
     assert np.array_equal(words, course["real"](3, 4)[::-1])
 
@@ -284,6 +286,8 @@ def test_the_figure_refuses_sizes_that_do_not_fit():
         figure.MaskingFigure(values=figure.V[:2])
     with pytest.raises(ValueError, match="1 to 4 rows of 4"):
         figure.MaskingFigure(presets={"causal": np.ones((5, 4))})
+    with pytest.raises(ValueError, match="a preset of 4 words wants 5"):
+        figure.MaskingFigure(preset_words={"packed": figure.PACKED})
 
 
 # ---- in the browser
@@ -448,7 +452,9 @@ def test_things_to_try_set_themselves_up(chapter, course):
         "“[pad]” may see nothing: 0 divided by 0",
         "“[pad]” may see nothing, and gets 0",
         "weight 0, exactly",
+        "weight 0, exactly",
     ]
+    names = []
     for name, wanted, sentence in zip(TEXT["tries"], figure.TRIES, sentences, strict=True):
         press(chapter, name)
         fill = figure.FILLS[wanted["fill"]]
@@ -456,7 +462,8 @@ def test_things_to_try_set_themselves_up(chapter, course):
         testing.says(chapter, sentence)
         pressed = chapter.locator(f"{FIGURE} .abh-tries [aria-pressed=true]").all_text_contents()
         assert len(pressed) == 1 and pressed[0].endswith(name)
-    assert now["names"] == ["chased", "mouse"]
+        names.append(now["names"])
+    assert names == [figure.WORDS] * 5 + [["chased", "mouse"], figure.PACKED]
     press(chapter, TEXT["reset"])
     assert shown(chapter)["step"] == 0
     assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).is_disabled()
@@ -490,6 +497,20 @@ def test_another_last_word_shows_whether_the_future_leaks(chapter, course):
     testing.says(chapter, "every output has changed")
     press(chapter, TEXT["swap"])
     assert shown(chapter)["changes"] == [""] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_packed_texts_have_their_own_words_and_do_not_meet(chapter, course):
+    press(chapter, "Two texts, packed")
+    press(chapter, TEXT["swap"])
+    now = check_shown(course, shown(chapter), figure.PRESETS["packed"], other=True)
+    assert now["names"] == [*figure.PACKED[:-1], figure.PACKED_OTHER]
+    testing.says(chapter, f"With “{figure.PACKED_OTHER}” for “{figure.PACKED[-1]}”")
+    assert not np.array(now["mask"])[2:, :2].any()
+    press(chapter, "Causal")
+    now = check_shown(course, shown(chapter), figure.PRESETS["causal"], other=True)
+    assert now["names"] == [*figure.WORDS[:-1], figure.OTHER]
 
 
 @pytest.mark.slow

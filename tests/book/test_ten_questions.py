@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from torch.nn import functional as F  # noqa: N812 (as PyTorch’s own pages do)
 
 from autograder.course.config import ROOT
 
@@ -18,8 +19,8 @@ def questions():
     return re.split(r"^## ", PAGE.read_text(encoding="utf8"), flags=re.M)[1:]
 
 
-def test_each_of_ten_answers_leads_to_cells_that_there_are_once():
-    assert [int(part.split(".")[0]) for part in questions()] == list(range(1, 11))
+def test_each_of_fifteen_answers_leads_to_cells_that_there_are_once():
+    assert [int(part.split(".")[0]) for part in questions()] == list(range(1, 16))
     labels = [
         label
         for path in BOOK.glob("[0-9][0-9]-*.md")
@@ -115,3 +116,82 @@ def test_a_row_of_the_score_gradient_is_weight_times_grade_above_average():
 def test_heads_that_do_not_divide_the_width_are_refused(layer):
     with pytest.raises(ValueError, match="divide"):
         layer(5)
+
+
+# ---- the five that are asked today
+
+
+def says(number, *phrases):
+    """Whether an answer has some phrases, in its words and with its numbers."""
+    text = " ".join(questions()[number - 1].split())
+    return all(phrase in text for phrase in phrases)
+
+
+def drawn(*shapes):
+    """Random tensors of 64 bits."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+
+def test_a_cache_gives_the_same_rows_and_has_the_stated_bytes():
+    X, W_q, W_k, W_v = drawn((9, 6), (6, 4), (6, 4), (6, 5))
+    whole = F.scaled_dot_product_attention(X @ W_q, X @ W_k, X @ W_v, is_causal=True)
+    keys, values = X[:0] @ W_k, X[:0] @ W_v
+    for x, expected in zip(X[:, None], whole, strict=True):
+        keys, values = torch.cat([keys, x @ W_k]), torch.cat([values, x @ W_v])
+        row = F.scaled_dot_product_attention(x @ W_q, keys, values)[0]
+        torch.testing.assert_close(row, expected)
+    one = 2 * 32 * 8 * 128 * 2
+    assert says(11, f"{one:,} bytes per token", f"{one * 131_072 / 1e9:.1f} GB for 131,072 tokens")
+
+
+def test_tiles_with_rescaled_sums_are_exact_and_save_the_stated_memory():
+    q, K, V = drawn((4,), (12, 4), (12, 3))
+    top, total, mix = torch.tensor(-torch.inf), 0.0, 0.0
+    for k, v in zip(K.split(5), V.split(5), strict=True):
+        s = k @ q / 2
+        new = torch.maximum(top, s.max())
+        total = (top - new).exp() * total + (s - new).exp().sum()
+        mix = (top - new).exp() * mix + (s - new).exp() @ v
+        top = new
+    torch.testing.assert_close(mix / total, (K @ q / 2).softmax(-1) @ V)
+    assert says(12, f"{2 * 4 * 4096**2 / 1e6:.0f} MB in each head", "exact attention")
+
+
+def test_query_heads_share_key_heads_as_stated():
+    Q, K, V = drawn((1, 6, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4))
+    expected = F.scaled_dot_product_attention(Q, K, V, enable_gqa=True)
+    own = [t * 2 // 6 for t in range(6)]  # the formula
+    torch.testing.assert_close(F.scaled_dot_product_attention(Q, K[:, own], V[:, own]), expected)
+    assert torch.equal(K[:, own], K.repeat_interleave(3, 1))
+    wrong = K.repeat(1, 3, 1, 1)
+    assert wrong.shape == K[:, own].shape and not torch.equal(wrong, K[:, own])
+    assert says(13, r"\lfloor t\, h_{kv} / h_q \rfloor", "the cache is a quarter as large")
+    assert 4 * 8 == 32
+
+
+def turned(x, place):
+    """One query or key (d,) at a place: every pair turned, as in chapter 4."""
+    angles = place * 10000.0 ** (-torch.arange(0, len(x), 2, dtype=torch.float64) / len(x))
+    a, b = x[0::2], x[1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten()
+
+
+def test_rotary_scores_depend_on_the_distance_only():
+    q, k = drawn((8,), (8,))
+    here = turned(q, 5) @ turned(k, 3)
+    torch.testing.assert_close(here, turned(q, 105) @ turned(k, 103))
+    torch.testing.assert_close(here, q @ turned(k, 3 - 5))
+    assert not torch.isclose(here, turned(q, 5) @ turned(k, 4))
+    torch.testing.assert_close(turned(q, 105).norm(), q.norm())
+    assert says(14, "at places 3 and 5 have the same score at 103 and 105", "changes no lengths")
+
+
+def test_a_latent_vector_needs_no_unpacking_and_is_as_short_as_stated():
+    q, c, W_k, W_v = drawn((3, 4), (9, 6), (3, 6, 4), (3, 6, 5))  # 3 heads, r = 6
+    unpacked = F.scaled_dot_product_attention(q[:, None], c @ W_k, c @ W_v)
+    weights = (q[:, None] @ W_k.mT @ c.mT / 2).softmax(-1)  # (3, 1, 9)
+    torch.testing.assert_close(weights @ c @ W_v, unpacked)
+    full = 2 * 128 * 128
+    assert says(15, f"{full:,} numbers", f"{full / (512 + 64):.0f} times as many")
