@@ -147,9 +147,9 @@ export function computed(state, W, sizes) {
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const FULL = 4; // a bar of this number has the whole height
+const FULL = 3.2; // a bar of this number has the whole height
 const BARS = [360, 34];
-const CELL = 19, EDGE = 56; // in the grid's own pixels
+const CELL = 15, EDGE = 56; // in the grid's own pixels
 
 /** Rows of bars: the token's numbers as they enter, normed, and after each of both sums. */
 function streams(text) {
@@ -180,7 +180,7 @@ function grid(text, sizes) {
   const cells = Array.from({ length: layers }, (_, row) => Array.from({ length: n }, (_, j) =>
     s("rect", { x: EDGE + j * (CELL + 2), y: y(row), width: CELL, height: CELL, rx: 3, class: "abh-cell" })));
   const names = Array.from({ length: layers }, (_, row) => s("text", {
-    x: EDGE - 8, y: y(row) + 14, class: "abh-tick", "text-anchor": "end",
+    x: EDGE - 8, y: y(row) + 12, class: "abh-tick", "text-anchor": "end",
   }, fill(text.layer, { number: layers - row })));
   const picture = s("svg", { viewBox: `0 0 ${EDGE + n * (CELL + 2)} ${y(layers)}`, role: "img" }, ...cells.flat(), ...names);
   const title = h("h4", {});
@@ -216,7 +216,7 @@ function part(id, name, options, text, onChoose) {
 }
 
 function render({ model, el }) {
-  const text = model.get("text"), sizes = model.get("sizes"), choices = model.get("choices"), steps = model.get("steps");
+  const text = model.get("text"), sizes = model.get("sizes"), order = model.get("parts"), steps = model.get("steps");
   const W = weights(sizes);
   const id = newId("abh-today");
   let state = { ...steps[0] };
@@ -229,10 +229,10 @@ function render({ model, el }) {
   };
   const block = presets(text.try, steps, text.steps, (to) => {
     const at = steps.indexOf(to);
-    about = at === 0 ? "norm" : Object.keys(choices)[at - 1];
+    about = at === 0 ? "norm" : order[at - 1][0];
     change({ ...to, token: state.token });
   });
-  const parts = Object.entries(choices).map(([name, options]) => ({ name, ...part(id, name, options, text, (chosen) => {
+  const parts = order.map(([name, options]) => ({ name, ...part(id, name, options, text, (chosen) => {
     about = name;
     change({ [name]: chosen });
   }) }));

@@ -289,12 +289,12 @@ class TodayFigure(Figure):
     _esm = script("today")
     _css = style("today")
     sizes = traitlets.Dict().tag(sync=True)
-    choices = traitlets.Dict().tag(sync=True)
+    parts = traitlets.List().tag(sync=True)
     steps = traitlets.List().tag(sync=True)
 
     def __init__(self, text=None):
-        choices = {part: list(options) for part, options in CHOICES.items()}
-        super().__init__(TEXT, text, sizes=SIZES, choices=choices, steps=STEPS)
+        parts = [[part, list(options)] for part, options in CHOICES.items()]
+        super().__init__(TEXT, text, sizes=SIZES, parts=parts, steps=STEPS)
 
 
 def demo():
