@@ -147,9 +147,9 @@ export function computed(state, W, sizes) {
 
 // ---- drawing ---------------------------------------------------------------------------------------------
 
-const FULL = 3.2; // a bar of this number has the whole height
+const FULL = 4.5; // a bar of this number has the whole height
 const BARS = [360, 34];
-const CELL = 15, EDGE = 56; // in the grid's own pixels
+const CELL = 15, HIGH = 20, EDGE = 56; // in the grid's own pixels
 
 /** Rows of bars: the token's numbers as they enter, normed, and after each of both sums. */
 function streams(text) {
@@ -176,11 +176,11 @@ function streams(text) {
 /** A grid of layers and tokens: what the chosen token sees in each, and what reaches it through others. */
 function grid(text, sizes) {
   const { n, layers } = sizes;
-  const y = (row) => 2 + row * (CELL + 2);
+  const y = (row) => 2 + row * (HIGH + 2);
   const cells = Array.from({ length: layers }, (_, row) => Array.from({ length: n }, (_, j) =>
-    s("rect", { x: EDGE + j * (CELL + 2), y: y(row), width: CELL, height: CELL, rx: 3, class: "abh-cell" })));
+    s("rect", { x: EDGE + j * (CELL + 2), y: y(row), width: CELL, height: HIGH, rx: 3, class: "abh-cell" })));
   const names = Array.from({ length: layers }, (_, row) => s("text", {
-    x: EDGE - 8, y: y(row) + 12, class: "abh-tick", "text-anchor": "end",
+    x: EDGE - 8, y: y(row) + 15, class: "abh-tick", "text-anchor": "end",
   }, fill(text.layer, { number: layers - row })));
   const picture = s("svg", { viewBox: `0 0 ${EDGE + n * (CELL + 2)} ${y(layers)}`, role: "img" }, ...cells.flat(), ...names);
   const title = h("h4", {});
