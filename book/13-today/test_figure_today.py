@@ -186,3 +186,20 @@ def test_another_token_is_chosen(chapter):
         check_shown(one)
         assert one["now"]["state"]["token"] == token - 1
         assert one["now"]["reach"] == token
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_parts_and_token_are_chosen_with_keys(chapter):
+    root = chapter.locator(FIGURE)
+    root.locator("input[type=range]").focus()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):
+        chapter.keyboard.press(key)
+    group = root.get_by_role("group", name=TEXT["parts"]["kv"], exact=True)
+    group.get_by_role("radio", name="8", exact=True).focus()
+    for _ in range(2):
+        chapter.keyboard.press("ArrowRight")
+    one = shown(chapter)
+    check_shown(one)
+    assert one["now"]["state"] == {**figure.STEPS[0], "token": figure.SIZES["n"] - 2, "kv": "2"}
+    assert chapter.url.endswith(f"/{PAGE}.html")  # the arrows turned no page
