@@ -69,8 +69,8 @@ def rotary(X, positions, base=10000.0):
 #
 # *About 10 minutes · medium ●●○*
 #
-# **First**, a token $x = (1, 7, 7, 1)$ goes through an RMSNorm whose weight is $(5, 10, 0, -5)$. Its $\varepsilon$ is so
-# small that it has no visible effect.
+# **First**, a token $x = (3, 3, 9, 1)$ goes through an RMSNorm whose weight (the chapter's gain $\gamma$) is
+# $(5, 10, 0, -5)$. Its $\varepsilon$ is so small that it has no visible effect.
 #
 # **Then**, token 3 of another sequence attends to tokens 0 to 3 in a causal layer with a window of 3. Its scores, already
 # divided by $\sqrt{d_k}$, are $(\ln 40, \ln 6, \ln 3, \ln 9)$, and the sink of this head is $\ln 2$.
@@ -88,7 +88,7 @@ def by_hand():
         The four numbers of the normed token, then the weights of tokens 0 to 3.
     """
     ### BEGIN SOLUTION
-    return [1, 14, 0, -1, 0, 0.3, 0.15, 0.45]
+    return [3, 6, 0, -1, 0, 0.3, 0.15, 0.45]
     ### END SOLUTION
 
 
@@ -117,7 +117,7 @@ checks.run("by_hand", points=0)
 # *About 10 minutes · easy ●○○*
 #
 # A layer norm subtracts the mean and divides by the standard deviation. RMSNorm only divides, by the root of the mean
-# square, and multiplies each column by a learned weight:
+# square, and multiplies each column by a learned weight, $w$ here and $\gamma$ in the chapter:
 #
 # $$
 # \text{rms\_norm}(x)_c = \frac{x_c}{\sqrt{\frac{1}{d} \sum_{j} x_j^2 + \varepsilon}} \, w_c
@@ -228,7 +228,7 @@ checks.run("gated_feed_forward", points=3)
 #
 # *About 20 minutes · medium ●●○*
 #
-# Pair i of a rotary encoding turns by $\theta_i = \text{base}^{-2i/d_k}$ radians from one token to the next. In a model
+# Pair i of a rotary encoding turns by $\omega_i = \text{base}^{-2i/d_k}$ radians from one token to the next. In a model
 # that was trained on texts of `trained` tokens, and now reads texts that are `factor` times as long, the slow pairs get to
 # angles that they never had in training. The fast ones have seen each angle many times.
 #
@@ -236,15 +236,15 @@ checks.run("gated_feed_forward", points=3)
 # trained length:
 #
 # $$
-# r_i = \frac{\text{trained} \cdot \theta_i}{2 \pi}
+# r_i = \frac{\text{trained} \cdot \omega_i}{2 \pi}
 # $$
 #
 # A pair with `high` turns or more keeps its frequency. A pair with `low` turns or fewer gets its frequency divided by the
 # factor. In between, the share that is kept grows in a straight line with the turns:
 #
 # $$
-# g_i = \frac{r_i - \text{low}}{\text{high} - \text{low}} \text{, but at least 0 and at most 1} \qquad
-# \text{result}_i = \theta_i \left( g_i + \frac{1 - g_i}{\text{factor}} \right)
+# \kappa_i = \frac{r_i - \text{low}}{\text{high} - \text{low}} \text{, but at least 0 and at most 1} \qquad
+# \text{result}_i = \omega_i \left( \kappa_i + \frac{1 - \kappa_i}{\text{factor}} \right)
 # $$
 #
 # With a factor of 1, nothing changes.
@@ -284,10 +284,10 @@ def stretched_frequencies(d_k, factor, trained, base=10000.0, low=1.0, high=32.0
     ### BEGIN SOLUTION
     if d_k % 2:
         raise ValueError(f"d_k is {d_k}, which is odd")
-    theta = base ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
-    turns = trained * theta / (2 * math.pi)
+    omega = base ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
+    turns = trained * omega / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
-    return (theta * (kept + (1 - kept) / factor)).float()
+    return (omega * (kept + (1 - kept) / factor)).float()
     ### END SOLUTION
 
 
@@ -306,8 +306,8 @@ checks.run("stretched_frequencies", points=4)
 # *About 15 minutes · medium ●●○*
 #
 # The weights of a softmax sum to 1, even where a head finds nothing to attend to. A *sink* takes what is left: it is one
-# learned number for each head, which stands in the denominator like the score of one more key. That key has no value, so
-# it gets no weight in the result:
+# learned number for each head ($\beta$ in the chapter), which counts in the denominator like the score of one more key. That key has no value, so it
+# has no column in the result:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{e^{\text{sink}} + \sum_{l} e^{S_{il}}}

@@ -51,10 +51,10 @@ suite = Suite(
     __name__,
     read={
         "by_hand": "chapter 13, By hand",
-        "rms_norm": "chapter 13, The code",
-        "gated_feed_forward": "chapter 13, The code",
-        "stretched_frequencies": "chapter 13, The code",
-        "sink_softmax": "chapter 13, The code",
+        "rms_norm": "chapter 13, RMSNorm: only the size",
+        "gated_feed_forward": "chapter 13, A gated network",
+        "stretched_frequencies": "chapter 13, Rotary positions for longer texts",
+        "sink_softmax": "chapter 13, A sink",
         "Block": "chapter 13, The code",
     },
 )
@@ -77,7 +77,7 @@ NAMES = {
 @check()
 def by_hand_numbers(by_hand, draw):
     """Returns the normed token, then the four weights under the window and the sink."""
-    x, weight = np.array([1.0, 7, 7, 1]), np.array([5.0, 10, 0, -5])
+    x, weight = np.array([3.0, 3, 9, 1]), np.array([5.0, 10, 0, -5])
     seen = np.array([0.0, 6, 3, 9])  # the exponentials of the scores in the window
     weights = seen / (2 + seen.sum())
     expect_by_hand(by_hand(), [*(x / np.sqrt(np.mean(x**2)) * weight), *weights])
@@ -148,7 +148,9 @@ def rms_norm_values(rms_norm, draw):
     """Divides each row by its own root mean square, and multiplies the columns by the weight."""
     n, *_ = sizes(draw, 1)
     x, weight = rows(draw, n)
-    expect_all(rms_norm, [(x, weight), (noncontiguous(spread(draw, n, n)), draw.tensor(n))])
+    other, d = draw.tensor(len(weight)), n
+    cases = [(x, weight), (x.flip(0), other), (noncontiguous(spread(draw, n, d)), draw.tensor(d))]
+    expect_all(rms_norm, cases)
 
 
 @check(weight=1, needs=[rms_norm_values])
@@ -202,8 +204,9 @@ def gated_feed_forward_values(gated_feed_forward, draw):
     """Multiplies SiLU of the gate with the up projection, and maps the product back."""
     n, d, d_ff = sizes(draw, 3)
     x, *matrices = network(draw, n, d=d, d_ff=d_ff)
+    others = network(draw, n, d=d, d_ff=d_ff)
     turned = [noncontiguous(part) for part in (draw.tensor(n, d), *matrices)]
-    expect_all(gated_feed_forward, [(x, *matrices), turned])
+    expect_all(gated_feed_forward, [(x, *matrices), others, turned])
 
 
 # stretched_frequencies
@@ -299,7 +302,7 @@ def sink_softmax_values(sink_softmax, draw):
     h, n_q, n_k = sizes(draw, 3)
     S, sink = scored(draw, h=h, n_q=n_q, n_k=n_k)
     other, low = scored(draw, h=n_q, n_q=n_k, n_k=h)
-    expect_all(sink_softmax, [(S, sink), (noncontiguous(other), low - 3)])
+    expect_all(sink_softmax, [(S, sink), (S.flip(0), sink + 1), (noncontiguous(other), low - 3)])
 
 
 @check(weight=1, needs=[sink_softmax_values])
@@ -616,7 +619,7 @@ def Block_window(Block, draw):
     (b, n), own = lengths(draw), Sizes(draw).silenced("W_down")
     x = own.x(draw, b, n)
     for window in (3, 1, 2, n - 1, n, n + 2):
-        own.expect(Block, (x,), (own.x(draw, b, 3),), window=window)
+        own.expect(Block, (x,), (own.x(draw, b, 3),), (own.x(draw, b, n + 2),), window=window)
 
 
 def placed(draw, n):
@@ -730,6 +733,17 @@ def Block_dtype(Block, draw):
     for kind in DTYPES:
         layer.to(kind)
         expect_tensor(layer(x.to(kind)), (b, n, own.d_model), kind)
+
+
+@check(weight=0.5, needs=[Block_feed_forward])
+def Block_half(Block, draw):
+    """Norms a stream of float16 numbers in the hundreds, whose squares are beyond 65,504."""
+    (b, n), own = lengths(draw), Sizes(draw).silenced("W_o")
+    own.values["W_down.weight"] *= 200  # so that the network's result is as large as the stream
+    x = 500 * draw.tensor(b, n, own.d_model)
+    layer = own.loaded(Block).to(torch.float16)
+    # Products of matrices are rounded to 11 bits several times.
+    expect_close(layer(x.half()), own.expected(None, None, x), rtol=0.02)
 
 
 @check(weight=0.5, needs=[Block_shape])

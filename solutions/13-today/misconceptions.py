@@ -36,7 +36,7 @@ OF_BLOCK = {label: hint for label, hint in TENSORS.items() if label not in FLAT}
 # by_hand: wrong
 
 WEIGHTS = [0, 0.3, 0.15, 0.45]
-TOKEN = [1, 14, 0, -1]
+TOKEN = [3, 6, 0, -1]
 
 
 def of_token(name, label, hint, *numbers):
@@ -63,43 +63,43 @@ by_hand_layer_norm = of_token(
     "layer_norm",
     "mean subtracted, as in layer norm",
     "You subtracted the mean, 4, first. That is a layer norm: RMSNorm subtracts nothing.",
-    -5, 10, 0, 5,
+    -5 / 3, -10 / 3, 0, 5,
 )  # fmt: skip
 by_hand_sum = of_token(
     "sum",
     "sum of squares instead of their mean",
     "You divided by the root of the sum of the four squares. Divide by the root of their mean.",
-    0.5, 7, 0, -0.5,
+    1.5, 3, 0, -0.5,
 )  # fmt: skip
 by_hand_no_root = of_token(
     "no_root",
     "root of the mean square missing",
     "You divided by the mean square itself. Take its root first.",
-    0.2, 2.8, 0, -0.2,
+    0.6, 1.2, 0, -0.2,
 )  # fmt: skip
 by_hand_mean = of_token(
     "mean",
     "divided by the mean",
     "You divided by the mean of the numbers. RMSNorm divides by the root of the mean of their squares.",
-    1.25, 17.5, 0, -1.25,
+    3.75, 7.5, 0, -1.25,
 )  # fmt: skip
 by_hand_no_weight = of_token(
     "no_weight",
     "weight of the norm forgotten",
     "The token is normed, but its columns are not multiplied by the weight.",
-    0.2, 1.4, 1.4, 0.2,
+    0.6, 0.6, 1.8, 0.2,
 )  # fmt: skip
 by_hand_weight_plus_1 = of_token(
     "weight_plus_1",
     "one added to the weight",
     "You multiplied by 1 plus the weight, as in models that store the weight minus 1. Here the weight is the factor.",
-    1.2, 15.4, 1.4, -0.8,
+    3.6, 6.6, 1.8, -0.8,
 )  # fmt: skip
 by_hand_weight_first = of_token(
     "weight_first",
     "weight applied before the norm",
     "You multiplied by the weight first, and then divided by the root mean square of that. Norm the token first.",
-    0.14, 1.99, 0, -0.14,
+    0.885, 1.769, 0, -0.295,
 )  # fmt: skip
 by_hand_no_sink = of_weights(
     "no_sink",
@@ -153,6 +153,12 @@ def fits(x, weight):
 
 @families(*FAMILIES, hints=TENSORS)
 @right("rms_norm")
+def rms_norm_in_a_row(x, weight, eps=1e-6):
+    fits(x, weight)
+    numbers = wide(x)
+    return (numbers * (numbers.square().mean(-1, keepdim=True) + eps) ** -0.5 * weight).to(x.dtype)
+
+
 def rms_norm_in_steps(x, weight, eps=1e-6, wide=wide, root=None, dims=-1):
     fits(x, weight)
     numbers = wide(x)
@@ -318,12 +324,11 @@ def rms_norm_other_eps(x, weight, eps=1e-5):
 
 @misconception(
     "rms_norm",
-    label="default of PyTorch for eps",
-    hint="eps is the smallest step above 1 in the dtype, which is what PyTorch's `rms_norm` adds if it is not given any. "
-    "Pass eps on.",
+    label="eps not passed on to PyTorch",
+    hint="PyTorch's `rms_norm` adds a much smaller number if it is not given any. Pass eps on.",
 )
-def rms_norm_torch_eps(x, weight, eps=None):
-    return rms_norm_in_steps(x, weight, torch.finfo(x.dtype).eps if eps is None else eps)
+def rms_norm_torch_eps(x, weight, eps=1e-6):
+    return nn.functional.rms_norm(x, weight.shape, weight)
 
 
 @misconception(
@@ -635,6 +640,14 @@ def mixed(theta, kept, factor):
     return kept * theta + (1 - kept) * theta / factor
 
 
+def stretched_frequencies_in_steps(
+    d_k, factor, trained, base=10000.0, low=1.0, high=32.0,
+    thetas=thetas, turns_of=turns_of, ramp=ramp, mixed=mixed,
+):  # fmt: skip
+    theta = thetas(d_k, base)
+    return mixed(theta, ramp(turns_of(theta, trained), low, high), factor).float()
+
+
 @families(
     "returns nothing",
     "a list instead of an array",
@@ -647,12 +660,10 @@ def mixed(theta, kept, factor):
     },
 )
 @right("stretched_frequencies")
-def stretched_frequencies_in_steps(
-    d_k, factor, trained, base=10000.0, low=1.0, high=32.0,
-    thetas=thetas, turns_of=turns_of, ramp=ramp, mixed=mixed,
-):  # fmt: skip
-    theta = thetas(d_k, base)
-    return mixed(theta, ramp(turns_of(theta, trained), low, high), factor).float()
+def stretched_frequencies_in_a_row(d_k, factor, trained, base=10000.0, low=1.0, high=32.0):
+    omega = thetas(d_k, base)
+    kept = ((trained * omega / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+    return (kept * omega + (1 - kept) * omega / factor).float()
 
 
 def stretched(name, label, hint, **steps):
@@ -726,7 +737,7 @@ stretched_frequencies_step_low = stretched(
 stretched_frequencies_smooth = stretched(
     "smooth",
     "smooth curve in place of a ramp",
-    "The share follows a smooth step (3 g² − 2 g³). The text asks for a straight line.",
+    "The share follows a smooth step (3 κ² − 2 κ³). The text asks for a straight line.",
     ramp=lambda turns, low, high: ramp(turns, low, high) ** 2 * (3 - 2 * ramp(turns, low, high)),
 )
 stretched_frequencies_low_not_subtracted = stretched(
@@ -764,6 +775,18 @@ stretched_frequencies_by_number = stretched(
     "line.",
     ramp=by_number,
 )
+stretched_frequencies_along_wavelengths = stretched(
+    "along_wavelengths",
+    "ramp along the wavelengths",
+    "The share falls in a straight line with the wavelength, 2π / ω. It grows in a straight line with the turns.",
+    ramp=lambda turns, low, high: ((1 / low - 1 / turns) / (1 / low - 1 / high)).clamp(0, 1),
+)
+stretched_frequencies_whole_turns = stretched(
+    "whole_turns",
+    "turns rounded down",
+    "Only whole turns are counted. A pair makes any number of turns, such as 2.5.",
+    turns_of=lambda omega, trained: turns_of(omega, trained).floor(),
+)
 stretched_frequencies_fixed_ends = stretched(
     "fixed_ends",
     "arguments low and high ignored",
@@ -773,7 +796,7 @@ stretched_frequencies_fixed_ends = stretched(
 stretched_frequencies_radians = stretched(
     "radians",
     "radians instead of turns",
-    "trained · θ is an angle in radians. A full turn is 2π of them.",
+    "trained · ω is an angle in radians. A full turn is 2π of them.",
     turns_of=lambda theta, trained: trained * theta,
 )
 stretched_frequencies_half_turns = stretched(
@@ -791,7 +814,7 @@ stretched_frequencies_degrees = stretched(
 stretched_frequencies_wavelength = stretched(
     "wavelength",
     "wavelengths in place of turns",
-    "The share depends on 2π / θ, the tokens for one turn, without the trained length. Count the turns within it.",
+    "The share depends on 2π / ω, the tokens for one turn, without the trained length. Count the turns within it.",
     turns_of=lambda theta, trained: 2 * math.pi / theta,
 )
 stretched_frequencies_usual_length = stretched(
@@ -851,33 +874,33 @@ stretched_frequencies_each_column = stretched(
 stretched_frequencies_periods = stretched(
     "periods",
     "periods mixed instead of frequencies",
-    "The periods 1 / θ are mixed, and the frequency is the inverse of that. Mix the frequencies themselves.",
+    "The periods 1 / ω are mixed, and the frequency is the inverse of that. Mix the frequencies themselves.",
     mixed=lambda theta, kept, factor: theta / (kept + (1 - kept) * factor),
 )
 stretched_frequencies_powers = stretched(
     "powers",
     "factor in the exponent",
-    "The frequencies are divided by a power of the factor. The two frequencies θ and θ / factor are mixed in a straight "
+    "The frequencies are divided by a power of the factor. The two frequencies ω and ω / factor are mixed in a straight "
     "line.",
     mixed=lambda theta, kept, factor: theta * factor ** (kept - 1),
 )
 stretched_frequencies_added = stretched(
     "added",
     "stretched part added to the whole",
-    "The stretched part is added to the whole frequency, θ + (1 − g) θ / factor, so a factor of 1 changes it. The first "
-    "part is multiplied by the share g.",
+    "The stretched part is added to the whole frequency, ω + (1 − κ) ω / factor, so a factor of 1 changes it. The first "
+    "part is multiplied by the share κ.",
     mixed=lambda theta, kept, factor: theta + (1 - kept) * theta / factor,
 )
 stretched_frequencies_share_alone = stretched(
     "share_alone",
     "only the share that is kept",
-    "The result is θ g, which is 0 for slow pairs. They keep 1 / factor of their frequency.",
+    "The result is ω κ, which is 0 for slow pairs. They keep 1 / factor of their frequency.",
     mixed=lambda theta, kept, factor: theta * kept,
 )
 stretched_frequencies_shares = stretched(
     "shares",
     "factors returned without the frequencies",
-    "The result is g + (1 − g) / factor, by which the frequencies change. Multiply it by them.",
+    "The result is κ + (1 − κ) / factor, by which the frequencies change. Multiply it by them.",
     mixed=lambda theta, kept, factor: kept + (1 - kept) / factor,
 )
 
@@ -1237,6 +1260,18 @@ def sink_softmax_limited(S, sink):
 
 @misconception(
     "sink_softmax",
+    label="lower limit for the maximum",
+    hint="The maximum of the scores has a lower limit, so that it is not −inf in a masked row. Where the sink is below that "
+    "limit, all terms are 0, and 0 / 0 is NaN. The sink is one of the numbers whose maximum is subtracted.",
+)
+def sink_softmax_limited_maximum(S, sink):
+    m = S.amax(-1, keepdim=True).clamp(min=-1e6)
+    E = torch.exp(S - m)
+    return E / (torch.exp(for_heads(S, sink) - m) + E.sum(-1, keepdim=True))
+
+
+@misconception(
+    "sink_softmax",
     label="masked row not handled",
     hint="A row of −inf gives NaN: its softmax without the sink is 0 / 0. Put the sink into the softmax itself.",
 )
@@ -1336,6 +1371,10 @@ class Block(nn.Module):
     eps = 1e-6
 
     def norm(self, x, weight):
+        fits(x, weight)
+        return self.divided(x, weight)
+
+    def divided(self, x, weight):
         numbers = wide(x)
         scale = (numbers.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return (numbers * scale * weight).to(x.dtype)
@@ -2103,7 +2142,7 @@ class Block_not_causal(Block):
 
 @of_block(
     "mask the wrong way round",
-    "Tokens see themselves and the later ones. True means that a token may attend, and it may attend to what came before.",
+    "Tokens see themselves and the later ones. True means that a token may attend, and it may attend to earlier ones.",
 )
 class Block_mask_reversed(Block):
     def distances(self, n, positions):
@@ -2421,3 +2460,22 @@ class Block_heads_left(Block):
 class Block_position_stretched(Block):
     def turn(self, z, positions):
         return super().turn(z, positions.expand(z.shape[-2]))
+
+
+@of_block(
+    "token of one number stretched",
+    "A token of one number is stretched to d_model columns by the weight of the norm, and nothing reports the mistake.",
+)
+class Block_width_stretched(Block):
+    def norm(self, x, weight):
+        return self.divided(x, weight)
+
+
+@of_block(
+    "norms in the dtype of x",
+    "The norms compute the mean square in the dtype of x. In float16, the squares of large numbers are infinite, and the "
+    "normed stream is 0: convert to float32 first.",
+)
+class Block_half_precision(Block):
+    def divided(self, x, weight):
+        return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * weight
