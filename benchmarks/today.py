@@ -10,6 +10,7 @@ largest number, over three draws:
   the angles of the rotations
 - `unsorted`: the same with the rows of W_q and W_k in their order
 - `unsorted_gains`: the same with those rows sorted, but not the gains of the two norms
+- `exercise`: the same as `float64`, with the author's `Block` of exercise 13
 - `sinks`: the attention weights of a layer of gpt-oss, whose softmax has a sink
 - `llama3`, `yarn`: the stretched angles of Llama 3.1 and of gpt-oss, and the paper's formula by
   parts; the largest difference as a share of the angle
@@ -19,6 +20,8 @@ No weights are downloaded.
 """
 
 import argparse
+import ast
+import contextlib
 import importlib
 import json
 import math
@@ -29,7 +32,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F  # noqa: N812 (as PyTorch’s own pages do)
 
-RECORD = Path(__file__).resolve().parent.parent / "book" / "data" / "today.json"
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "book" / "data" / "today.json"
+SOLUTION = ROOT / "solutions" / "13-today" / "13-today.py"
 SIZES = {"d_model": 64, "num_heads": 4, "num_kv_heads": 2, "d_ff": 96, "layers": 4, "n": 24}
 WINDOW, THETA, EPS, SEEDS = 5, 10_000.0, 1e-6, (0, 1, 2)
 
@@ -154,7 +159,33 @@ def apart(ours, theirs):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-def compared(seed, dtype, **sorting):
+def authors_block(path):
+    """Return the class `Block` of the author's solution."""
+    names = {}
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    for node in ast.parse(path.read_text(encoding="utf8")).body:
+        if isinstance(node, kinds):
+            with contextlib.suppress(ImportError):  # of what only a notebook needs
+                exec(compile(ast.Module([node], []), str(path), "exec"), names)  # noqa: S102 (our own)
+    return names["Block"]
+
+
+def by_author(path):
+    """Return a function like `block` that uses the author's class."""
+    Block = authors_block(path)
+
+    def block_of(x, w, window):
+        sizes = [SIZES[name] for name in ("d_model", "num_heads", "num_kv_heads", "d_ff")]
+        made = Block(*sizes, window=window, theta=THETA).to(x.dtype)
+        for name, value in w.items():
+            own = getattr(made, name)
+            getattr(own, "weight", own).data.copy_(value)
+        return made(x).detach()
+
+    return block_of
+
+
+def compared(seed, dtype, block=block, **sorting):
     """Return how far our stack of blocks and their model are apart."""
     model, windows = qwen(seed, dtype)
     if dtype == torch.float64:
@@ -224,12 +255,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--solution", type=Path, default=SOLUTION, help="the author's solution")
     parser.add_argument("--record", type=Path, default=RECORD, help="the file of the record")
     options = parser.parse_args()
     torch.set_num_threads(1)
     cases = {
         "float32": {"dtype": torch.float32},
         "float64": {"dtype": torch.float64},
+        "exercise": {"dtype": torch.float64, "block": by_author(options.solution)},
         "unsorted": {"dtype": torch.float64, "rows": False, "gains": False},
         "unsorted_gains": {"dtype": torch.float64, "gains": False},
     }

@@ -89,6 +89,7 @@ def test_the_comparison_with_a_released_block_is_recorded():
     """Agreement where rows are sorted, and only there."""
     record = json.loads((ROOT / "book" / "data" / "today.json").read_text(encoding="utf8"))
     apart = record["apart"]
-    assert apart["float64"] < 1e-13 and apart["sinks"] < 1e-13 and apart["float32"] < 1e-5
+    assert max(apart[name] for name in ("float64", "exercise", "sinks")) < 1e-13
+    assert apart["float32"] < 1e-5
     assert apart["unsorted"] > 0.1 and apart["unsorted_gains"] > 0.1
     assert {"date", "python", "torch", "transformers"} == set(record["made"])
