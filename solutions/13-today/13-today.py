@@ -306,8 +306,8 @@ checks.run("stretched_frequencies", points=4)
 # *About 15 minutes · medium ●●○*
 #
 # The weights of a softmax sum to 1, even where a head finds nothing to attend to. A *sink* takes what is left: it is one
-# learned number for each head ($\beta$ in the chapter), which counts in the denominator like the score of one more key. That key has no value, so it
-# has no column in the result:
+# learned number for each head ($\beta$ in the chapter), which counts in the denominator like the score of one more key.
+# That key has no value, so it has no column in the result:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{e^{\text{sink}} + \sum_{l} e^{S_{il}}}
