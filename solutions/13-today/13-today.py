@@ -15,8 +15,8 @@
 # it *waits* until a check that it builds on has passed. A failed check says what passed, what failed, and where. When
 # it recognizes the mistake, it names the likely cause. `seed=...` repeats the same inputs:
 # `checks.run("rms_norm", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks are
-# readable: open `checks.py` next to this notebook. `Block` may use your earlier functions, so fix errors from the top.
-# *Advice* costs no points.
+# readable: open `checks.py` next to this notebook. `Block` may use your earlier functions, so fix errors from the
+# top. *Advice* costs no points.
 #
 # **Time and difficulty** are below each heading: easy ●○○ means a line or two, medium ●●○ means some thought, and
 # hard ●●● means a sheet of paper. Three kinds of tasks are not graded: pencil questions, whose numbers are checked;
@@ -306,8 +306,8 @@ checks.run("stretched_frequencies", points=4)
 # *About 15 minutes · medium ●●○*
 #
 # The weights of a softmax sum to 1, even where a head finds nothing to attend to. A *sink* takes what is left: it is one
-# learned number for each head ($\beta$ in the chapter), which counts in the denominator like the score of one more key. That key has no value, so it
-# has no column in the result:
+# learned number for each head ($\beta$ in the chapter), which counts in the denominator like the score of one more key.
+# That key has no value, so it has no column in the result:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{e^{\text{sink}} + \sum_{l} e^{S_{il}}}
@@ -528,9 +528,9 @@ panels[0].set(title="stretched_frequencies", xlabel="pair", ylabel="share of the
 panels[0].legend()
 for windows, name in [([4] * 6, "six windows"), ([4, 4, 4, None, 4, 4], "five windows, one without")]:
     seen = influence(windows)
-    panels[1].semilogy(seen.clamp(min=1e-9), marker=".", label=f"{name}: {int((seen > 0).sum())} tokens")
+    panels[1].semilogy(seen.where(seen > 0, torch.nan), marker=".", label=f"{name}: {int((seen > 0).sum())} tokens")
 panels[1].set(title="the last token depends on", xlabel="token", ylabel="gradient, share of the largest")
-legend = panels[1].legend()
+legend = panels[1].legend(loc="lower left")
 
 # %% think [markdown]
 # ## To think about: windows and a cache
@@ -548,8 +548,8 @@ legend = panels[1].legend()
 # at any distance in one step.
 #
 # A block with a window keeps only the last 1,024 tokens, the others keep all 131,072. That is
-# 40 · 1,024 + 8 · 131,072 = 1,089,536 tokens instead of 48 · 131,072 = 6,291,456: 17 percent. Nearly all of it is the cache of the
-# eight blocks without a window.
+# 40 · 1,024 + 8 · 131,072 = 1,089,536 tokens instead of 48 · 131,072 = 6,291,456: 17 percent. Nearly all of it is the
+# cache of the eight blocks without a window.
 #
 # </details>
 

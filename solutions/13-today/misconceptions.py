@@ -722,14 +722,14 @@ stretched_frequencies_above_alone = stretched(
 )
 stretched_frequencies_step = stretched(
     "step",
-    "step at high in place of a ramp",
+    "step at high, not a ramp",
     "Each pair either keeps its frequency or loses the whole factor, and the border is `high`. Between `low` and `high` "
     "the share grows in a straight line.",
     ramp=lambda turns, low, high: (turns >= high).double(),
 )
 stretched_frequencies_step_low = stretched(
     "step_low",
-    "step at low in place of a ramp",
+    "step at low, not a ramp",
     "Each pair either keeps its frequency or loses the whole factor, and the border is `low`. Between `low` and `high` "
     "the share grows in a straight line.",
     ramp=lambda turns, low, high: (turns > low).double(),
@@ -992,7 +992,7 @@ def placed(name, label, hint, place):
 
 sink_softmax_of_ones = placed(
     "of_ones",
-    "one in the denominator instead of the sink",
+    "one in place of the sink",
     "The denominator is 1 plus the sum, as if each sink were 0. Use the exponential of the sink.",
     lambda S, sink: 0 * sink[:, None, None],
 )
@@ -1311,7 +1311,7 @@ def sink_softmax_not_learned(S, sink):
 
 @misconception(
     "sink_softmax",
-    label="S changed in place",
+    label="scores changed in place",
     hint="The maximum is subtracted from S in place, but the caller still needs the scores. Make a new tensor.",
 )
 def sink_softmax_in_place(S, sink):
@@ -1549,7 +1549,7 @@ class Block_parallel(Block):
 
 
 @of_block(
-    "second sum with the input of the block",
+    "second sum with the block's input",
     "The network's result is added to the block's input, so the result of attention is lost there. Add it to the sum.",
 )
 class Block_added_to_x(Block):
