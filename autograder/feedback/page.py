@@ -103,6 +103,11 @@ def render(
 
 
 def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
+    with code.limited_coloring():
+        return _rendered(notebook, saved, assignment, student)
+
+
+def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
     summary = outcome_cell.summary_of(notebook)
     cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not summary]
     room = formulas.Room()
@@ -537,8 +542,14 @@ def markdown2html(context: Any, source: str) -> Markup:
     return Markup(formulas.with_formulas(clean, formulas.Room()))
 
 
-@_remembered
 def _inert(text: str) -> str:
+    perhaps_has_code = "`" in text or "~~~" in text or "    " in text or "\t" in text
+    return markdown.inert_markdown(text)[0] if perhaps_has_code else _inert_prose(text)
+
+
+@_remembered
+def _inert_prose(text: str) -> str:
+    """Return a text without code, which is the same on each page."""
     return markdown.inert_markdown(text)[0]
 
 
@@ -550,7 +561,6 @@ def _below_ours(tag: re.Match[str]) -> str:
     return f"<{tag[1]}h{min(6, int(tag[2]) + 3)}"
 
 
-@_remembered
 def _code(source: str) -> str:
     return code.block(source)
 

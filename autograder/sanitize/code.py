@@ -2,17 +2,18 @@
 colors.
 """
 
+import contextlib
+import contextvars
 import functools
 import html
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String
-from pygments.util import ClassNotFound
 
 CLASSES = {
     Comment: "c",
@@ -25,24 +26,55 @@ CLASSES = {
     String: "s",
 }
 """What is colored, by pygments' own short names; everything else looks like text."""
-LANGUAGES = {
-    "python": PythonLexer,
-    "python3": PythonLexer,
-    "ipython": PythonLexer,
-    "ipython3": PythonLexer,
-}
+PYTHON = ("python", "python3", "ipython", "ipython3")
+"""The only language that is colored. For some others, pygments needs a time that doubles with each
+character of a text made for that.
+"""
 MOST_HIGHLIGHTED = 20_000
-"""Characters that are colored; a lexer's time can grow with the square of them."""
+"""Characters of one block that are colored."""
+MOST_ON_A_PAGE = 200_000
+"""Characters of all blocks of a page that are colored: they take about three seconds."""
+LONG_GAP = re.compile(r"\s{200}")
+"""For blanks and line ends in a row, the time of the lexer grows with the square of their number."""
 
 CONTROL = re.compile(
     r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ " r"-/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b"
 )
 
 
+@dataclass
+class _Budget:
+    """How many characters may still be colored."""
+
+    remaining: float
+
+
+_budget = contextvars.ContextVar("_budget", default=_Budget(float("inf")))
+
+
+@contextlib.contextmanager
+def limited_coloring() -> Iterator[None]:
+    """Color at most `MOST_ON_A_PAGE` characters of code in this `with` block."""
+    token = _budget.set(_Budget(MOST_ON_A_PAGE))
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def may_color(text: str) -> bool:
+    """Tell whether Python code will be colored, if it is given to `block` now."""
+    is_small = len(text) <= min(MOST_HIGHLIGHTED, _budget.get().remaining)
+    return is_small and not LONG_GAP.search(text)
+
+
 def block(text: str, language: str = "python") -> str:
-    """Return code as a block, colored if pygments knows its language."""
-    lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
-    shown = _colored(text, lexer) if lexer else html.escape(text, quote=False)
+    """Return code as a block, colored if it is Python and not too long."""
+    if language.lower() in PYTHON and may_color(text):
+        _budget.get().remaining -= len(text)
+        shown = _colored(text)
+    else:
+        shown = html.escape(text, quote=False)
     return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
 
 
@@ -56,28 +88,18 @@ def inline(text: Any) -> Markup:
     return Markup("".join(pieces))
 
 
-@functools.lru_cache(100)
-def _lexer(language: str) -> Lexer | None:
-    unchanged = {"stripnl": False, "ensurenl": False}
-    if language.lower() in LANGUAGES:
-        return LANGUAGES[language.lower()](**unchanged)
-    try:
-        return get_lexer_by_name(language, **unchanged) if language else None
-    except ClassNotFound:
-        return None
-
-
 @functools.cache
 def _class(token: Any) -> str:
     # that kind or one below
     return next((name for kind, name in CLASSES.items() if token in kind), "")
 
 
-def _colored(text: str, lexer: Lexer) -> str:
-    """Return the tokens of code as HTML; neighbors of one class share an element."""
+@functools.lru_cache(500)
+def _colored(text: str) -> str:
+    """Return the tokens of Python code as HTML; neighbors of one class share an element."""
     parts: list[str] = []
     last = ""
-    for token, value in lexer.get_tokens(text):
+    for token, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
         name = _class(token) if value.strip() else last
         if name != last:
             if last:

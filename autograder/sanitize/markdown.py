@@ -114,8 +114,9 @@ class Renderer(HTMLRenderer):
     def block_code(self, code_text: str, info: str | None = None) -> str:
         """Color code whose language is named; of a diagram, show the source."""
         language = (info or "").split(maxsplit=1)[0] if (info or "").strip() else ""
-        # which other programs put into a page as it is
-        self.harmless &= not language.startswith("mermaid")
+        # Other programs put a diagram into a page as it is, and color all languages, some of which
+        # can take them forever.
+        self.harmless &= language.lower() in ("", *code.PYTHON)
         return code.block(code_text, language)
 
     def block_html(self, html: str) -> str:

@@ -4,7 +4,7 @@ bounded, and inert.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import nbformat
@@ -12,7 +12,7 @@ import nbformat
 from autograder.checking.words import Message
 from autograder.course.cells import Cell, Notebook, new_output
 from autograder.course.limits import Limits
-from autograder.sanitize import markdown, markup
+from autograder.sanitize import code, markdown, markup
 from autograder.sanitize.text import line, printed, valid
 
 SAFE_TEXT = ("text/plain", "text/latex")
@@ -256,7 +256,11 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
     list of Message
         A sentence for each picture that was left out.
     """
-    notes: list[Message] = []
+    with code.limited_coloring():
+        return list(_clean_texts(cells, limits))
+
+
+def _clean_texts(cells: Iterable[Cell], limits: Limits) -> Iterator[Message]:
     work_left = TEXTS_WORK * markup.MOST_WORK
     for cell in cells:
         if cell.cell_type == "raw":
@@ -264,8 +268,8 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
                 cell.metadata.pop(name, None)
         if cell.cell_type != "markdown":
             continue
-        attachments, more = clean_attachments(cell.pop("attachments", {}), limits)
-        notes += more
+        attachments, notes = clean_attachments(cell.pop("attachments", {}), limits)
+        yield from notes
         work_left -= markdown.markdown_work(cell.source)
         if work_left < 0:
             cleaned, harmless = markup.plain_text(cell.source, markup.TOO_LARGE), False
@@ -275,7 +279,6 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
             cell.source = markup.as_markdown(cleaned)
         elif attachments:
             cell["attachments"] = nbformat.from_dict(attachments)
-    return notes
 
 
 def bound(notebook: Notebook, limits: Limits, is_ours: Callable[[Cell], bool]) -> bool:

@@ -1,5 +1,5 @@
 # %% title [markdown]
-# # 13. Today
+# # 13. A model of today
 #
 # You write the parts of a language model of today: the norm (`rms_norm`), the feed-forward network
 # (`gated_feed_forward`), rotary frequencies for texts longer than those of the training (`stretched_frequencies`), and
