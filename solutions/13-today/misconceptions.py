@@ -1609,7 +1609,7 @@ class Block_norm1_twice(Block):
 
 
 @of_block(
-    "norms exchanged",
+    "the two norms exchanged",
     "`norm2` comes before attention, and `norm1` before the network. It should be the other way round.",
 )
 class Block_norms_exchanged(Block):
@@ -1860,7 +1860,7 @@ class Block_q_weight_unused(Block):
 
 
 @of_block(
-    "no rotation",
+    "queries and keys not turned",
     "Neither queries nor keys are turned, so the order of the tokens counts only through the mask.",
 )
 class Block_no_rotation(Block):
@@ -1871,7 +1871,7 @@ class Block_no_rotation(Block):
 
 
 @of_block(
-    "keys not turned",
+    "only queries turned",
     "Queries are turned, but keys are not. Only when both are, the score depends on their distance.",
 )
 class Block_keys_not_turned(Block):
@@ -1880,7 +1880,7 @@ class Block_keys_not_turned(Block):
 
 
 @of_block(
-    "queries not turned",
+    "only keys turned",
     "Keys are turned, but queries are not. Only when both are, the score depends on their distance.",
 )
 class Block_queries_not_turned(Block):
@@ -1889,7 +1889,7 @@ class Block_queries_not_turned(Block):
 
 
 @of_block(
-    "values turned",
+    "values turned as well",
     "Values are turned as well. Only queries and keys are: a value is the content, wherever it is.",
 )
 class Block_values_turned(Block):
@@ -2131,7 +2131,7 @@ class Block_scaled_by_d_model(Block):
 
 
 @of_block(
-    "not causal",
+    "causal mask missing",
     "Without a window, tokens see later ones: there is no causal mask.",
 )
 class Block_not_causal(Block):
