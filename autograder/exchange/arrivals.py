@@ -7,7 +7,7 @@ as little as possible for each entry, and the same for each user.
 import os
 import stat
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,9 @@ from autograder.exchange import inbound
 
 MOST_LOOKED_AT = 50
 """New entries of one user that a look considers: complete hand-ins first, the oldest first."""
+MOST_PER_HOUR = 60
+"""Hand-ins of one user that are tried in an hour; others wait where they are."""
+HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Arrivals:
         self.is_known, self.is_due, self.by_owner = is_known, is_due, by_owner
         self._known: set[str] = set()
         self._non_hand_ins: set[str] = set()
+        self._complete: dict[str, Arrival] = {}
+        self._tried: defaultdict[object, deque[float]] = defaultdict(deque)
         self._first_seen: dict[str, float] = {}
 
     def forget(self) -> None:
@@ -76,10 +81,11 @@ class Arrivals:
         names = set(inbound.names_in(folder))
         self._known &= names
         self._non_hand_ins &= names
+        self._complete = {name: each for name, each in self._complete.items() if name in names}
         self._first_seen = {name: at for name, at in self._first_seen.items() if name in names}
         by_user: dict[object, list[Arrival]] = defaultdict(list)
         for name in names - self._known - self._non_hand_ins:
-            arrival = self._arrival(folder, name)
+            arrival = self._complete.get(name) or self._arrival(folder, name)
             if arrival:
                 by_user[arrival.user].append(arrival)
         found = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
@@ -88,6 +94,18 @@ class Arrivals:
     def count_non_hand_ins(self) -> int:
         """Return how many entries cannot be hand-ins: they have other names, or are no folders."""
         return len(self._non_hand_ins)
+
+    def note_tried(self, user: object) -> None:
+        """Note that a hand-in of a user was taken, refused, or found to be unfinished."""
+        self._tried[user].append(time.monotonic())
+
+    def _left_this_hour(self, user: object) -> int:
+        tried = self._tried[user]
+        while tried and tried[0] < time.monotonic() - HOUR:
+            tried.popleft()
+        if not tried:
+            del self._tried[user]
+        return MOST_PER_HOUR - len(tried)
 
     def seconds_seen(self, name: str) -> float:
         """Return for how long an entry has been found."""
@@ -102,17 +120,22 @@ class Arrivals:
             self._non_hand_ins.add(name)
             return None
         user = state.st_uid if self.by_owner else name.partition("+")[0]
-        return Arrival(name, user, state.st_ctime, inbound.is_complete(state))
+        arrival = Arrival(name, user, state.st_ctime, inbound.is_complete(state))
+        if arrival.is_complete:  # it is not asked again while it waits
+            self._complete[name] = arrival
+        return arrival
 
     def _considered(self, arrivals: list[Arrival]) -> Iterator[Arrival]:
         """Yield the entries of one user that are new and due, in order."""
         looked_at = rank = 0
+        most = min(MOST_LOOKED_AT, self._left_this_hour(arrivals[0].user))
         for arrival in sorted(arrivals, key=lambda each: (not each.is_complete, each.changed)):
             key = inbound.key_of(arrival.name)
             if self.is_known(key):
                 self._known.add(arrival.name)
+                self._complete.pop(arrival.name, None)
                 continue
-            if looked_at == MOST_LOOKED_AT:
+            if looked_at >= most:
                 break
             looked_at += 1
             self._first_seen.setdefault(arrival.name, time.monotonic())

@@ -29,8 +29,6 @@ from autograder.sanitize import text
 FOLDER_MODE = 0o711
 """Of nbgrader's folder of published feedback: no one but its owner can list it."""
 HOUR = 3600
-MOST_PAGES = 4
-"""Pages that are published of a hand-in."""
 
 TAKEN = "This is the hand-in of {time}."
 SUPERSEDED = "You handed in a newer one before it was graded. The newer one has the feedback."
@@ -103,7 +101,7 @@ class Publisher:
         answer = self._answer(row) if row.secret else None
         if answer is None or answer.version == row.published:
             return row
-        for name in _published(row):
+        for name in self._published(row):
             page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
             self._write(feedback_name(row.secret, name), page)
         return self.hand_ins.keep(replace(row, published=answer.version))
@@ -144,6 +142,15 @@ class Publisher:
         if due and not self.may_see(row.student, row.exercise):
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
+
+    def _published(self, row: Row) -> list[str]:
+        """Return the notebooks for which pages are published: the exercise's editions. If there is
+        none, then it is the first notebook: a single one is graded under any name.
+        """
+        valid = [name for name in row.notebooks if name == text.valid(name)]
+        editions = [name for name in valid if edition_of(f"{name}.ipynb")[0] == row.exercise]
+        released = 1 + len(Exercise(row.exercise, self.course.root).editions)
+        return editions[: max(released, 2)] or valid[:1]
 
     def _page(self, row: Row, answer: Answer, edition: str) -> str:
         """Return a page; `edition` is the language in the notebook's name, for a short one."""
@@ -216,15 +223,6 @@ class Publisher:
         except OSError:
             building.unlink(missing_ok=True)
             raise
-
-
-def _published(row: Row) -> list[str]:
-    """Return the notebooks for which pages are published: the exercise's editions. If there is
-    none, then it is the first notebook: a single one is graded under any name.
-    """
-    valid = [name for name in row.notebooks if name == text.valid(name)]
-    editions = [name for name in valid if edition_of(f"{name}.ipynb")[0] == row.exercise]
-    return editions[:MOST_PAGES] or valid[:1]
 
 
 @functools.lru_cache(1000)

@@ -50,8 +50,10 @@ MOST_AT_ONCE = 5
 """Hand-ins of one user that are copied in one look."""
 MOST_BYTES, MOST_BYTES_OF_ALL = 150_000_000, 1_000_000_000
 """How much of one user, and of all, is copied in one look, and a last hand-in beyond it."""
-BYTES_OF_FAILED = 50_000_000
-"""What a hand-in that is refused or unfinished counts as: some of it was read."""
+BYTES_OF_FAILED, BYTES_OF_ENTRY = 50_000_000, 50_000
+"""What a hand-in that is refused or unfinished counts as, as some of it was read; and what each of
+its files and folders counts as in addition.
+"""
 MOST_IN_BATCH = 60
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -210,6 +212,7 @@ class Watch:
                         size = self._take(folder, arrival.name)
                     finally:
                         bytes_of[arrival.user] += size
+                        self.arrivals.note_tried(arrival.user)
 
     def _note_non_hand_ins(self) -> None:
         """Log how many entries cannot be hand-ins, once and when there are twice as many."""
@@ -224,6 +227,7 @@ class Watch:
 
     def _take(self, folder: int, name: str) -> int:
         """Copy a hand-in, unless it is refused or unfinished; return how many bytes it counts."""
+        size = 0
         try:
             entry = Entry.of(name)
             exercise = next(
@@ -233,14 +237,15 @@ class Watch:
                 shown = text.line(text.name(entry.exercise), 100)
                 raise Refused(f"there is no exercise {shown}")
             limits = replace(self.limits, **exercise.settings.limits)
+            size = BYTES_OF_FAILED
             hand_in = inbound.read(folder, entry, limits, self.owner_of)
         except Refused as error:
             self._refuse(name, error)
-            return BYTES_OF_FAILED
+            return size
         except Unfinished as error:
             self._delays.add(entry.key)
             self._wait_for(name, error)
-            return BYTES_OF_FAILED
+            return size
         row = Row(
             entry.key,
             entry.student,
@@ -267,7 +272,8 @@ class Watch:
         else:
             self._log(str(State.SUPERSEDED), row)
         self._delays.remove(row.name)
-        return sum(len(data) for data in hand_in.files.values())
+        size = sum(len(data) for data in hand_in.files.values())
+        return size + BYTES_OF_ENTRY * hand_in.entries
 
     def _wait_for(self, name: str, error: Unfinished) -> None:
         if self.arrivals.seconds_seen(name) > PATIENCE:
@@ -287,6 +293,7 @@ class Watch:
             entry = Entry.of(name)
             row = replace(row, student=entry.student, exercise=text.name(entry.exercise))
         self._refused.append(row)
+        self._delays.remove(row.name)
 
     def _keep_refused(self) -> None:
         """Write what one look refused, at once: each write waits for the disk."""

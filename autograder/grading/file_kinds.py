@@ -2,6 +2,7 @@
 
 import codecs
 import functools
+import itertools
 import json
 import re
 from pathlib import Path
@@ -38,6 +39,8 @@ SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
 checks run.
 """
 
+MOST_MARKS = 100_000
+"""Ids and subjects that are looked for in one notebook."""
 Features = tuple[frozenset[bytes], frozenset[bytes]]
 
 
@@ -102,12 +105,12 @@ def features(data: bytes, wanted: Features | None = None) -> Features:
     trusts nothing.
     """
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
-    matches = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
-    ids, subjects = (
-        frozenset(mark for mark in ones if wanted is None or mark in wanted[at])
-        for at, ones in enumerate(matches)
-    )
-    return ids, subjects
+    marks = []
+    for kind, pattern in enumerate((ID, SUBJECT)):
+        first_ones = itertools.islice(pattern.finditer(plain), MOST_MARKS)
+        values = (match[1] for match in first_ones)
+        marks.append(frozenset(mark for mark in values if wanted is None or mark in wanted[kind]))
+    return marks[0], marks[1]
 
 
 def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:

@@ -168,7 +168,7 @@ class Judge:
             stack.enter_context(np.errstate(all="ignore"))
             stack.enter_context(_at_most(self.limits.judge_seconds, guest))
             if self.expendable:
-                stack.enter_context(_killed_after(self.limits.judge_seconds))
+                stack.enter_context(killed_after(self.limits.judge_seconds))
             warnings.simplefilter("ignore")
             # A check cell is the course's own: `restore` puts it back whatever was handed in.
             exec(body, self.names)  # noqa: S102
@@ -282,12 +282,12 @@ def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _killed_after(seconds: float) -> Iterator[None]:
+def killed_after(seconds: float) -> Iterator[None]:
     """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many
     seconds.
 
-    `_at_most` has then tried to interrupt it, which works between two steps of Python, but not in
-    one call of NumPy.
+    `_at_most` has then tried to interrupt a judge, which works between two steps of Python, but not
+    in one call of NumPy, or of a regular expression.
     """
     import resource
 

@@ -31,7 +31,11 @@ from autograder.grading import file_kinds, own_cells
 from autograder.grading.own_cells import MOST_CODE, defined_in
 from autograder.sanitize import text
 
+FORMAT = 4
+"""The version of nbformat that is graded; earlier ones are converted."""
 MOST_CELLS = 2000
+MOST_GIVEN = 1_000_000
+"""Bytes of a notebook that may be one without answers: released ones have a tenth of that."""
 MOST_COMPARED = 200_000
 """Characters in a student's own cells, above which they are not parsed to look for answers."""
 MOST_DIFF = 20_000
@@ -95,8 +99,8 @@ def parse(data: bytes, name: str) -> Notebook:
             Message("{name} is not a notebook: its data do not fit into memory.", name=name)
         ) from None
     try:
-        if raw.get("nbformat") != 4:
-            raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
+        if raw.get("nbformat") != FORMAT:
+            raw = nbformat.convert(nbformat.reader.reads(decoded), FORMAT)
         cells = raw["cells"]
         if not isinstance(cells, list):
             raise TypeError("its cells are not a list")
@@ -116,6 +120,22 @@ def parse(data: bytes, name: str) -> Notebook:
         raise Malformed(
             Message(sentence, name=name, kind=type(error).__name__, reason=reason)
         ) from None
+
+
+def read_current(data: bytes) -> dict[str, Any]:
+    """Return the JSON of a notebook that `parse` reads as it is, without converting it from an
+    earlier format.
+
+    Raises
+    ------
+    ValueError
+        If it is another file, or has more than `MOST_CELLS` cells.
+    """
+    raw: Any = json.loads(data.decode(file_kinds.encoding_of(data)))
+    is_list = isinstance(raw, dict) and isinstance(raw.get("cells"), list)
+    if not is_list or raw.get("nbformat") != FORMAT or len(raw["cells"]) > MOST_CELLS:
+        raise ValueError("not a notebook in the current format")
+    return dict(raw)
 
 
 def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +182,8 @@ def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
     """Tell whether a file is an exercise in which no answer was written, or cannot be read."""
     if data is None:
         return True
+    if len(data) > MOST_GIVEN:
+        return False
     answers = _given_answers(exercise.notebook, exercise.notebook.stat().st_mtime_ns)
     functions = {name for cell in answers.values() for name in defined_in(cell)}
     try:

@@ -3,6 +3,7 @@
 Nothing here runs or trusts any of it.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -22,7 +23,7 @@ from autograder.course.limits import Limits
 from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
 from autograder.grading.file_kinds import of_another
-from autograder.grading.notebook import is_as_given, read_cell
+from autograder.grading.notebook import is_as_given, read_cell, read_current
 from autograder.sanitize import text
 
 OURS = (
@@ -214,12 +215,18 @@ def digest_of(data: bytes | None, stamp: bytes | None, files: Mapping[str, bytes
 def split(data: bytes | None) -> tuple[bytes | None, str]:
     """Return what of a notebook decides its grade, and the text of its cell for regrade requests.
 
-    A file that has no such cell, or is large or no notebook, counts as a whole.
+    A file that has no such cell, or is large or no notebook that grading reads as it is, counts as
+    a whole.
     """
     if data is None or len(data) > MOST_SPLIT or requests.HEAD.encode() not in data:
         return data, ""
+    return _split(data)
+
+
+@functools.lru_cache(2)  # of a hand-in, both parts are asked for several times
+def _split(data: bytes) -> tuple[bytes, str]:
     try:
-        raw = json.loads(data)
+        raw = read_current(data)
         cells = [read_cell(cell) for cell in raw["cells"]]
         asked = [cell for cell in cells if cell.get("id") == requests.CELL and _is_plain_text(cell)]
         request = "\n".join(cell.pop("source") for cell in asked)

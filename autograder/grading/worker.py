@@ -40,7 +40,7 @@ from autograder.feedback import outcome_cell
 from autograder.grades import requests
 from autograder.grades.results import CellResult, Kind, Outcome, Saved
 from autograder.grading.file_kinds import read_as
-from autograder.grading.judge import Checked, Judge
+from autograder.grading.judge import Checked, Judge, killed_after
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import TOO_LONG, Fault
@@ -59,6 +59,10 @@ IN_CELL = "In the cell {cell}: {reason}"
 OUR_FAULT = "our own fault; a person will give these points: {fault}"
 COMPUTING = ("numpy", "torch", "triton")
 NO_RESPONSE = Message("no response")
+PREPARE_SECONDS = 60.0
+"""Half of the seconds of computing after which the kernel ends a worker that reads a notebook or
+makes a page: ordinary ones take a thousandth of that.
+"""
 
 
 class Worker:
@@ -129,9 +133,9 @@ class Worker:
         how long it took.
         """
         start = time.perf_counter()
-        html = page(
-            unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment]
-        )
+        limits, locales = self.limits[unit.assignment], self.locales[unit.assignment]
+        with _bounded():
+            html = page(unit, notebook, saved, limits, locales)
         return html, time.perf_counter() - start
 
     def apply(self, unit: Unit, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -143,7 +147,7 @@ class Worker:
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool) -> Outcome:
         clock = PhaseTimer()
         released, locales = self.released[unit.assignment], self.locales[unit.assignment]
-        with clock("restore"):
+        with clock("restore"), _bounded():
             try:
                 if unit.data is None:
                     raise Malformed(unit.problem)
@@ -187,7 +191,7 @@ class Worker:
         Without `on_cell`, nothing is run: its judge was ended.
         """
         limits = self.limits[unit.assignment]
-        with clock("restore"):
+        with clock("restore"), _bounded():
             restored = restore(submitted, released, unit.files)
             asked, unread = requests.found_in(restored.notebook.cells)
             student_cells = [
@@ -216,6 +220,11 @@ class Worker:
         outcome.requests = asked
         outcome.seconds = clock.seconds
         return outcome
+
+
+def _bounded() -> contextlib.AbstractContextManager[None]:
+    """Let the kernel end this worker if a notebook keeps it computing while nothing is run."""
+    return killed_after(PREPARE_SECONDS) if Judge.expendable else contextlib.nullcontext()
 
 
 @functools.cache

@@ -35,7 +35,7 @@ MOST_HIGHLIGHTED = 20_000
 MOST_ON_A_PAGE = 200_000
 """Characters of all blocks of a page that are colored: they take about three seconds."""
 LONG_GAP = re.compile(r"\s{200}")
-"""For blanks and line ends in a row, the time of the lexer grows with the square of their number."""
+"""Of blanks and line ends in a row, the lexer's time grows with the square of the number."""
 
 CONTROL = re.compile(
     r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ " r"-/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b"
@@ -49,7 +49,7 @@ class _Budget:
     remaining: float
 
 
-_budget = contextvars.ContextVar("_budget", default=_Budget(float("inf")))
+_budget: contextvars.ContextVar[_Budget | None] = contextvars.ContextVar("_budget", default=None)
 
 
 @contextlib.contextmanager
@@ -64,14 +64,17 @@ def limited_coloring() -> Iterator[None]:
 
 def may_color(text: str) -> bool:
     """Tell whether Python code will be colored, if it is given to `block` now."""
-    is_small = len(text) <= min(MOST_HIGHLIGHTED, _budget.get().remaining)
-    return is_small and not LONG_GAP.search(text)
+    budget = _budget.get()
+    most = min(MOST_HIGHLIGHTED, budget.remaining) if budget else MOST_HIGHLIGHTED
+    return len(text) <= most and not LONG_GAP.search(text)
 
 
 def block(text: str, language: str = "python") -> str:
     """Return code as a block, colored if it is Python and not too long."""
     if language.lower() in PYTHON and may_color(text):
-        _budget.get().remaining -= len(text)
+        budget = _budget.get()
+        if budget:
+            budget.remaining -= len(text)
         shown = _colored(text)
     else:
         shown = html.escape(text, quote=False)

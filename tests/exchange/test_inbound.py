@@ -151,7 +151,7 @@ def test_a_student_whose_own_hand_in_is_refused_can_fetch_why(exchange):
 
 @pytest.mark.slow
 def test_too_many_and_too_large_files_next_to_a_notebook_are_left_out(exchange):
-    many = {f"data/{number}": "" for number in range(10_000)}
+    many = {f"data/{number}": "" for number in range(4_000)}
     hand_in = submit(exchange, "ada", {**NOTEBOOK, **many})
     began = time.monotonic()
     copied = read(exchange, hand_in)
@@ -168,6 +168,18 @@ def test_a_sparse_file_takes_no_memory(exchange):
     os.truncate(hand_in.folder / "01-toy.ipynb", 50_000_000_000)
     hand_in.folder.chmod(0o777)
     assert "more than 1 MB" in refused(exchange, hand_in)
+
+
+def test_notebooks_keep_the_time_at_which_they_were_saved(exchange, tmp_path):
+    hand_in = submit(exchange, "ada", {**NOTEBOOK, "01-toy.zh.ipynb": "{}"}, finish=False)
+    os.utime(hand_in.folder / "01-toy.ipynb", (1e9, 1e9))
+    os.utime(hand_in.folder / "01-toy.zh.ipynb", (9e9, 9e9))  # in the future
+    hand_in.folder.chmod(0o777)
+    read(exchange, hand_in).write(tmp_path / "copy", "%Y-%m-%d %H:%M:%S.%f %Z")
+    early, late = (
+        (tmp_path / "copy" / name).stat().st_mtime for name in ("01-toy.ipynb", "01-toy.zh.ipynb")
+    )
+    assert early == 1e9 < late <= time.time()
 
 
 def test_deep_folders_are_left_out(exchange):

@@ -357,7 +357,7 @@ def test_other_entries_are_counted_and_not_looked_at_again(school, monkeypatch):
         monkeypatch.setattr(arrivals.os, "stat", count)
         watching.look()
         watching.look()
-        assert len(looked_at) == 1  # of ada's, to see that it is known
+        assert looked_at == []
     (note,) = [values["note"] for event, _, values in school.events if event == "note"]
     assert note.startswith("100 entries of inbound are passed over")
 
@@ -376,6 +376,32 @@ def test_a_flood_of_hand_ins_costs_little_and_delays_no_other(school, monkeypatc
         assert len(keys) < 3 * arrivals.MOST_LOOKED_AT
         watching.look()
         assert len(school.told("refused")) == 2 * count
+
+
+def test_a_user_who_hands_in_all_the_time_is_slowed_down(school, monkeypatch):
+    monkeypatch.setattr(arrivals, "MOST_PER_HOUR", 2)
+    for _ in range(3):
+        school.submit("mal")
+    school.submit("ada")
+    with school.watch() as watching:
+        watching.look()
+        watching.look()
+        assert sorted(school.told("taken")) == ["ada", "mal", "mal"]
+        now = time.monotonic()
+        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 3601)
+        watching.look()
+        assert school.told("taken").count("mal") == 3
+
+
+def test_empty_files_count_as_well(school, monkeypatch):
+    monkeypatch.setattr(watch, "MOST_BYTES", 1_000_000)
+    text = notebook_with(school.course, RIGHT)
+    empty = {f"{number}/x": "" for number in range(20)}
+    for _ in range(2):
+        submit(school.exchange, "mal", {"01-toy.ipynb": text, **empty})
+    with school.watch() as watching:
+        watching.look()
+        assert len(school.told("taken")) == 1
 
 
 def test_one_that_changes_is_read_again_after_a_while(school, monkeypatch):

@@ -219,6 +219,27 @@ def test_a_page_has_room_for_so_many():
 # Code, and what a terminal shows
 
 
+def test_code_that_takes_a_lexer_long_is_not_colored():
+    doubling = '"' + "\\" * 200  # pygments' lexer for Chapel needs 2 ** 200 steps
+    began = time.process_time()
+    for text, language in ((doubling, "chapel"), (" \n" * 10_000, "python")):
+        assert "<span" not in code.block(text, language)
+    assert time.process_time() - began < 1
+
+
+def test_a_page_has_a_budget_for_colors():
+    text = "x = 1\n" * 2_000
+    with code.limited_coloring():
+        colored = ["<span" in code.block(text) for _ in range(30)]
+    assert sum(colored) == code.MOST_ON_A_PAGE // len(text)
+    assert "<span" in code.block(text)
+
+
+def test_a_text_with_code_in_another_language_is_not_left_to_other_programs():
+    assert markdown.inert_markdown("```python\nx = 1\n```")[1]
+    assert not markdown.inert_markdown("```chapel\nx = 1\n```")[1]
+
+
 def test_code_is_coloured_and_complete():
     source = 'def f(x):  # why\n    return "<b>" + str(1.5)\n\n\n%matplotlib inline\n'
     page = code.block(source)

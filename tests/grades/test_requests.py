@@ -19,6 +19,7 @@ from autograder.grades import late, records, report, requests
 from autograder.grades.records import record_of
 from autograder.grades.results import Request, SavedCell
 from autograder.grading import submissions
+from autograder.grading.notebook import MOST_CELLS
 
 CELLS = [
     (
@@ -308,11 +309,17 @@ def test_a_request_and_what_was_run_are_no_part_of_a_digest():
         )[0]
         != part
     )
+    # Of an earlier format, grading reads other cells than these.
+    earlier = json.loads(nbformat.writes(notebook)) | {"nbformat": 3, "worksheets": []}
+    many = json.loads(nbformat.writes(notebook))
+    many["cells"] *= MOST_CELLS
     for data in (
         b"",
         b"[]",
         b"{" * 9_000 + requests.HEAD.encode(),
         json.dumps({"cells": 7, "x": requests.HEAD}).encode(),
+        json.dumps(earlier).encode(),
+        json.dumps(many).encode(),
     ):
         assert submissions.split(data) == (data, "")
     assert submissions.split(None) == (None, "")

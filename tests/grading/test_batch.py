@@ -429,3 +429,19 @@ def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault, monk
     assert len(records) == 2 and all(record.kind != Kind.INFRASTRUCTURE for record in records)
     page = (into / "feedback" / records[0].student / "01-toy" / "01-toy.html").read_text()
     assert "our own fault" in page and "of 9 points" in page
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends workers on Linux")
+def test_the_kernel_ends_a_worker_that_a_notebook_keeps_computing():
+    program = """
+from autograder.grading import worker
+from autograder.grading.judge import Judge
+
+Judge.expendable = True
+worker.PREPARE_SECONDS = 0.2
+with worker._bounded():
+    while True:
+        pass
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=100)
+    assert ended.returncode == -signal.SIGXCPU

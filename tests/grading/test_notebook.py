@@ -999,6 +999,17 @@ def test_the_last_graded_cell_of_code_is_the_last_that_has_to_run():
     assert last_graded([RELEASED.cells[0], RELEASED.cells[-1], shown]) == -1
 
 
+def test_a_large_file_is_not_parsed_to_look_for_answers(tmp_path, monkeypatch):
+    exercise = SimpleNamespace(notebook=tmp_path / "toy.ipynb")
+    nbformat.write(RELEASED, exercise.notebook)
+    submitted = copy.deepcopy(RELEASED)
+    submitted.metadata["x"] = "x" * notebook.MOST_GIVEN
+    given = nbformat.writes(RELEASED).encode()
+    assert notebook.is_as_given(exercise, given)
+    monkeypatch.setattr(notebook, "parse", None)
+    assert not notebook.is_as_given(exercise, nbformat.writes(submitted).encode())
+
+
 def test_long_cells_of_a_students_own_are_not_parsed(tmp_path, monkeypatch):
     exercise = SimpleNamespace(notebook=tmp_path / "toy.ipynb")
     nbformat.write(RELEASED, exercise.notebook)
