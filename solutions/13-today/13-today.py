@@ -120,7 +120,7 @@ checks.run("by_hand", points=0)
 # square, and multiplies each column by a learned weight, $w$ here and $\gamma$ in the chapter:
 #
 # $$
-# \text{rms\_norm}(x)_c = \frac{x_c}{\sqrt{\frac{1}{d} \sum_{j} x_j^2 + \varepsilon}} \, w_c
+# \operatorname{RMSNorm}(x)_c = \frac{x_c}{\sqrt{\frac{1}{d} \sum_{j} x_j^2 + \varepsilon}} \, w_c
 # $$
 #
 # The mean square is a matter of precision. In float16, the largest number is 65,504, and the square of 300 is beyond it.
