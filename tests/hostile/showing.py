@@ -136,6 +136,12 @@ CASES = [
         "has a text cell of formulas that never end",
         "\\begin{a}" * 30_000,
     ),
+    adds(
+        "text-doubling",
+        45,
+        "names a language whose highlighting takes twice as long with each character",
+        '```chapel\n"' + "\\" * 200 + "\n```",
+    ),
     adds("text-brackets", 45, "has a text cell of opening brackets", "[" * 200_000),
     adds("text-nested-quotes", 45, "has quotes nested 20,000 deep", "> " * 20_000 + "deep"),
     adds(
