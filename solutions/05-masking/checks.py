@@ -50,9 +50,9 @@ HALF = 3e-2
 suite = Suite(
     __name__,
     read={
-        "by_hand": "chapter 5, Two things to hide",
+        "by_hand": "chapter 5, Three things to hide",
         "causal_mask": "chapter 5, Aligned at the end",
-        "padding_mask": "chapter 5, Two things to hide",
+        "padding_mask": "chapter 5, Three things to hide",
         "masked_softmax": "chapter 5, A row with nothing to see",
         "masked_attention": "chapter 5, Nothing leaks from the future",
     },
