@@ -1487,3 +1487,33 @@ class Block(nn.Module):
         x = x + self.attention(self.normed(x, self.norm1), positions)
         y = self.normed(x, self.norm2)
         return x + self.W_down(nn.functional.silu(self.W_gate(y)) * self.W_up(y))
+
+# %% wrong rms_norm: rows are divided by the mean of their absolute values
+def rms_norm(x, weight, eps=1e-6):
+    y = x.double() if x.dtype == torch.float64 else x.float()
+    return (y / (y.abs().mean(-1, keepdim=True) + eps) * weight.to(y.dtype)).to(x.dtype)
+
+# %% wrong gated_feed_forward: the input is added to the result, as the block will do
+def gated_feed_forward(x, W_gate, W_up, W_down):
+    gate = x @ W_gate
+    return x + (gate * torch.sigmoid(gate) * (x @ W_up)) @ W_down
+
+# %% wrong gated_feed_forward: the gate goes through a squared ReLU
+def gated_feed_forward(x, W_gate, W_up, W_down):
+    return (torch.relu(x @ W_gate) ** 2 * (x @ W_up)) @ W_down
+
+# %% wrong stretched_frequencies: slow pairs lose only the root of the factor
+def stretched_frequencies(d_k, factor, trained, base=10000.0, low=1.0, high=32.0):
+    theta = base ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
+    turns = trained * theta / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return (theta * (kept + (1 - kept) / factor**0.5)).float()
+
+# %% wrong sink_softmax: the sink is added to all scores of its head, which changes nothing
+def sink_softmax(S, sink):
+    shifted = S + sink[:, None, None]
+    largest = shifted.amax(-1, keepdim=True)
+    largest = torch.where(torch.isinf(largest), torch.zeros_like(largest), largest)
+    weights = (shifted - largest).exp()
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total > 0, weights / total, torch.zeros_like(weights))
