@@ -93,6 +93,9 @@ class _Kept:
         self.under_way += 1
         self.backend.submit(job)
 
+    def is_done(self, seconds: float) -> bool:
+        return self.backend.is_done(seconds)
+
     def result(self) -> tuple[Job, Any]:
         result = self.backend.result()
         self.under_way -= 1

@@ -33,6 +33,7 @@ from autograder.exchange.warm import WarmExecutor
 from autograder.grades.records import record_of
 from autograder.grades.results import Kind, Record
 from autograder.grading.batch import is_same_work
+from autograder.grading.submissions import Submission
 from autograder.sanitize import text
 
 LOCK = "watch.lock"
@@ -55,6 +56,10 @@ BYTES_OF_FAILED, BYTES_OF_ENTRY = 50_000_000, 50_000
 its files and folders counts as in addition.
 """
 MOST_IN_BATCH = 60
+JOIN_AFTER, JOIN_FOR = 10.0, 600.0
+"""Seconds after which others may join a batch that a slow hand-in keeps from ending, and until when
+they may: a second hand-in of the same work waits until the batch has ended.
+"""
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
@@ -332,16 +337,39 @@ class Watch:
         return False
 
     def _batch_of(self, rows: list[Row]) -> list[Row]:
-        """Return the first rows. One that failed comes by itself, when no other waits: it may be
-        its fault, or that of its exercise, that nothing of its batch was graded.
+        """Return the first rows, one of each student: several slow ones would keep all workers
+        from others. One that failed comes by itself, when no other waits: it may be its fault, or
+        that of its exercise, that nothing of its batch was graded.
         """
         fresh = [row for row in rows if row.name not in self._failed]
         if fresh or not rows:
-            return fresh[:MOST_IN_BATCH]
+            first = {row.student: row for row in reversed(fresh)}
+            return [row for row in fresh if first[row.student] is row][:MOST_IN_BATCH]
         self._turn += 1
         return [rows[self._turn % len(rows)]]
 
-    def _chosen(self, waiting: list[Row]) -> list[Row]:
+    def _joining(self, rows: dict[tuple[str, str], Row], began: float, room: int) -> list[Row]:
+        """Return hand-ins that join a batch because it takes long, if workers have room for them.
+
+        `rows` has those of the batch, also the ones that are finished.
+        """
+        self._look_again()
+        seconds = time.monotonic() - began
+        if room <= 0 or not JOIN_AFTER <= seconds <= JOIN_FOR:
+            return []
+        exercises = {row.exercise for row in rows.values()}
+        busy = {row.student for row in rows.values() if row.state == State.WAITING}
+        waiting = [
+            row
+            for row in self.hand_ins.in_state(State.WAITING)
+            if row.work not in rows
+            and row.exercise in exercises
+            and row.student not in busy
+            and row.name not in self._failed
+        ]
+        return self._chosen(waiting, room) if waiting else []
+
+    def _chosen(self, waiting: list[Row], most: int = MOST_IN_BATCH) -> list[Row]:
         """Return the hand-ins to grade now, placed where `grade` looks for them."""
         hour_ago = time.time() - HOUR
 
@@ -370,7 +398,7 @@ class Watch:
             self._publish_now(row)  # that the hourly limit is reached
         batch = []
         due = [row for row in choice.grade if self._delays.is_due(row.name)]
-        for row in self._batch_of(due):
+        for row in self._batch_of(due)[:most]:
             with self._skipping(row.name):
                 batch += self._placed(row)
         return batch
@@ -411,11 +439,31 @@ class Watch:
         from autograder.grades import gradebook
         from autograder.grading.session import Session
 
-        rows = {row.work: row for row in batch}
-        self._in_batch = {row.name for row in batch}
+        rows: dict[tuple[str, str], Row] = {}
+        began = time.monotonic()
+
+        def add(batch: list[Row]) -> None:
+            rows.update((row.work, row) for row in batch)
+            self._in_batch.update(row.name for row in batch)
+            self._failed.update(row.name for row in batch)
+
+        def more(under_way: int) -> list[Submission]:
+            joining: list[Row] = []
+            with contextlib.suppress(*TROUBLES):  # if a disk is full, they wait for another batch
+                joining = self._joining(rows, began, self.executor.jobs - under_way)
+            add(joining)
+            return [
+                Submission(
+                    row.student,
+                    Exercise(row.exercise, self.course.root),
+                    self.folders.of(row.student, row.exercise),
+                )
+                for row in joining
+            ]
+
         with gradebook.opened(self.course, _refuse_busy):
             pass
-        self._failed.update(row.name for row in batch)
+        add(batch)
         session = Session(
             self.course,
             self.course.exercises(sorted({row.exercise for row in batch})),
@@ -423,8 +471,9 @@ class Watch:
             self.jobs,
             hide=[self.course.into],
             executor=self.executor,
-            only=rows.keys(),
+            only=set(rows),
             early=True,
+            more=more,
         )
         session.isolate(wanted=True, fall_back=False, warn=self._note)
         session.warn = _refuse_busy

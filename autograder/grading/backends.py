@@ -72,6 +72,11 @@ class Backend(Protocol):
     def submit(self, job: Job) -> None:
         """Take a job."""
 
+    def is_done(self, seconds: float) -> bool:
+        """Wait up to so many seconds; tell whether a job is done, so that `result` returns at
+        once.
+        """
+
     def result(self) -> tuple[Job, Any]:
         """Wait for a job to be done; return it with its answer, or with the exception in its
         place.
@@ -141,15 +146,26 @@ class Local:
         with contextlib.suppress(OSError):  # one that has died is noticed by `result`
             worker.pipe.send((job.method, job.arguments))
 
+    def is_done(self, seconds: float) -> bool:
+        """Wait up to so many seconds; tell whether a job is done, so that `result` returns at
+        once.
+        """
+        if not self.answers:
+            self._wait(seconds)
+        return bool(self.answers)
+
     def result(self) -> tuple[Job, Any]:
         """Wait for a job to be done; return it with its answer, or with the exception in its
         place.
         """
         while not self.answers:
-            pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
-            for pipe in multiprocessing.connection.wait(list(pipes)):
-                self._receive(pipes[pipe])  # type: ignore[index]
+            self._wait(None)
         return self.answers.popleft()
+
+    def _wait(self, seconds: float | None) -> None:
+        pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
+        for pipe in multiprocessing.connection.wait(list(pipes), seconds):
+            self._receive(pipes[pipe])  # type: ignore[index]
 
     def close(self) -> None:
         """End all workers, and forget what is under way."""

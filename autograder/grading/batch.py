@@ -17,7 +17,7 @@ import functools
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,18 +52,24 @@ MOST_REASON = 200
 MOST_HEAD = 1000
 """The first characters of a page, which say what it was made from."""
 PAGE_DIED = "the process that made the page crashed"
+MORE_EVERY = 1.0
+"""Seconds after which a batch asks for more submissions, if no result has come."""
 
 
 @dataclass
 class Options:
     """How a batch grades: `force` also grades valid grades again, `redraw` draws new inputs,
-    `pages` makes pages.
+    `pages` makes pages, and `early` makes each one as soon as there is a grade.
+
+    `more` is called now and then with the number of submissions under way, and returns others to
+    grade in the same batch.
     """
 
     force: bool = False
     redraw: bool = False
     pages: bool = True
     early: bool = False
+    more: Callable[[int], Sequence[Submission]] | None = None
 
 
 @dataclass
@@ -176,6 +182,12 @@ class Batch:
                     self._submit("grade", task, (task.unit,))
             if not self.jobs:
                 continue
+            if self.options.more:
+                assert self.running is not None
+                is_done = self.running.is_done(MORE_EVERY)
+                waiting.extend(self.options.more(len(waiting) + len(retries) + len(self.jobs)))
+                if not is_done:
+                    continue
             task, answer = self._result()
             # which is a `WorkerDied`, too
             if isinstance(answer, JudgeOverran) and not task.overran:

@@ -458,6 +458,10 @@ class Cluster:
         self.submitted[future.key] = job, worker.address, future
         future.add_done_callback(self.finished.put)
 
+    def is_done(self, seconds: float) -> bool:
+        """Return True: no batch on a cluster asks for more submissions, so it may wait."""
+        return True
+
     def result(self) -> tuple[Job, Any]:
         """Wait for a finished job; return it with its answer, or with the exception that it
         raised.

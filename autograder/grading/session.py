@@ -106,6 +106,9 @@ class Session:
         The students and exercises to grade; by default all that are found.
     early : bool
         Whether to make each page as soon as its submission has a grade.
+    more : callable, optional
+        Called now and then with the number of submissions under way. Returns others, of the same
+        exercises, to grade in the same batch.
 
     Attributes
     ----------
@@ -138,13 +141,14 @@ class Session:
         executor: Executor | None = None,
         only: Collection[tuple[str, str]] | None = None,
         early: bool = False,
+        more: Callable[[int], Sequence[submissions.Submission]] | None = None,
     ):
         self.timer = PhaseTimer()
         submissions.expect_folder(submitted)
         self.course, self.exercises, self.jobs = course, exercises, jobs
         self.submitted = submitted.resolve()
         self.force, self.redraw, self.pages = force or pending, redraw, pages
-        self.early = early
+        self.early, self.more = early, more
         # What takes long to load begins now, in other processes: workers here, guests when it is
         # known how they run.
         self.executor = executor or LocalExecutor()
@@ -242,7 +246,7 @@ class Session:
             writer,
             lambda: self.executor.backend(jobs),
             self.setting,
-            batch.Options(self.force, self.redraw, self.pages, self.early),
+            batch.Options(self.force, self.redraw, self.pages, self.early, self.more),
             self.timer,
             log,
         )

@@ -676,6 +676,40 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
     assert "Where points were lost" in text_of(ada.feedback())  # its own answer stays
 
 
+def test_others_join_a_batch_that_a_slow_one_keeps_from_ending(isolated, school, monkeypatch):
+    monkeypatch.setattr(watch, "JOIN_AFTER", 0.0)
+    slow = "import time\nwhile time.process_time() < 8:\n    pass\n"
+    school.submit("mal", {**RIGHT, "add": slow + RIGHT["add"]})
+    with Watch(school.course, school.exchange, school.say, jobs=2) as watching:
+        watching.look()
+        later = threading.Timer(0.5, school.submit, ["ada"])
+        later.start()
+        watching.grade()
+        later.join()
+    assert school.told("published") == ["ada", "mal"]
+
+
+def test_a_batch_has_one_hand_in_of_each_student(school):
+    waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("mal", "3"))
+    with school.watch() as watching:
+        assert names(watching._batch_of(waiting)) == ["0", "2"]
+
+
+def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch):
+    waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("ben", "2"), ("cai", "1"))
+    batch = {waiting[0].work: waiting[0]}
+    with school.watch() as watching:
+        for row in waiting:
+            watching.hand_ins.keep(row)
+        monkeypatch.setattr(watching, "_placed", lambda row: [row])
+        began = time.monotonic() - watch.JOIN_AFTER - 1
+        assert names(watching._joining(batch, began, room=1)) == ["2"]  # not mal, not exercise 2
+        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        assert watching._joining(batch, began, room=0) == []
+        assert watching._joining(batch, time.monotonic(), room=9) == []
+        assert watching._joining(batch, began - watch.JOIN_FOR, room=9) == []
+
+
 def test_a_newer_one_is_graded_and_the_older_says_so(isolated, school):
     older = school.submit("ada", WRONG)
     with school.watch() as watching:
