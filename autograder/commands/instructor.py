@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
 EXCHANGE = "exchange"
+"""What `collect` is given in place of an archive; a folder of this name needs its full path."""
 MOST_REFUSED = 200
 """Refused hand-ins that are listed."""
-"""What `collect` is given in place of an archive; a folder of this name needs its full path."""
 
 
 def collect(

@@ -4,6 +4,7 @@ Any user of the machine can write any number of entries, under any names. Theref
 as little as possible for each entry, and the same for each user.
 """
 
+import functools
 import os
 import stat
 import time
@@ -29,7 +30,7 @@ class Arrival:
     name : str
         Of its folder, as the file system has it.
     user : object
-        Whose it is: the number of a system user, or the student in its name.
+        Whose it is: the number of a system user, or that and the student in its name.
     changed : float
         When it changed last, in seconds since 1970.
     is_complete : bool
@@ -52,14 +53,19 @@ class Arrivals:
     ----------
     is_known, is_due : callable
         Tell of a hand-in's key whether it was taken or refused, and whether it may be tried now.
-    by_owner : bool
-        Whether each student is a system user. If not, users are told apart by hand-ins' names.
+    owner_of : callable or None
+        Returns the name of a system user. None if students are no system users: then users are told
+        apart by hand-ins' names as well.
     """
 
     def __init__(
-        self, is_known: Callable[[str], bool], is_due: Callable[[str], bool], by_owner: bool
+        self,
+        is_known: Callable[[str], bool],
+        is_due: Callable[[str], bool],
+        owner_of: Callable[[int], str] | None,
     ):
-        self.is_known, self.is_due, self.by_owner = is_known, is_due, by_owner
+        self.is_known, self.is_due = is_known, is_due
+        self._owner = functools.lru_cache(10_000)(owner_of) if owner_of else None
         self._known: set[str] = set()
         self._non_hand_ins: set[str] = set()
         self._complete: dict[str, Arrival] = {}
@@ -119,11 +125,18 @@ class Arrivals:
         if not stat.S_ISDIR(state.st_mode) or not inbound.looks_like_hand_in(name):
             self._non_hand_ins.add(name)
             return None
-        user = state.st_uid if self.by_owner else name.partition("+")[0]
-        arrival = Arrival(name, user, state.st_ctime, inbound.is_complete(state))
+        arrival = Arrival(name, self._user(state, name), state.st_ctime, inbound.is_complete(state))
         if arrival.is_complete:  # it is not asked again while it waits
             self._complete[name] = arrival
         return arrival
+
+    def _user(self, state: os.stat_result, name: str) -> object:
+        """Return whose an entry is. All numbers without a user count as one: anyone may have
+        thousands of them.
+        """
+        if self._owner is None:
+            return state.st_uid, name.partition("+")[0]
+        return state.st_uid if self._owner(state.st_uid) else None
 
     def _considered(self, arrivals: list[Arrival]) -> Iterator[Arrival]:
         """Yield the entries of one user that are new and due, in order."""

@@ -22,7 +22,7 @@ from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
 from autograder.course.watch_settings import LTI, WatchSettings
 from autograder.exchange import delays, inbound
-from autograder.exchange.arrivals import Arrivals
+from autograder.exchange.arrivals import Arrival, Arrivals
 from autograder.exchange.delays import Delays
 from autograder.exchange.fairness import choose
 from autograder.exchange.hand_in_folders import HandInFolders
@@ -58,8 +58,10 @@ its files and folders counts as in addition.
 MOST_IN_BATCH = 60
 JOIN_AFTER, JOIN_FOR = 10.0, 600.0
 """Seconds after which others may join a batch that a slow hand-in keeps from ending, and until when
-they may: a second hand-in of the same work waits until the batch has ended.
+they may.
 """
+MOST_WAIT = 60.0
+"""Seconds that a hand-in which cannot join a batch waits while others join it."""
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
@@ -127,7 +129,7 @@ class Watch:
         self._failed: set[str] = set()
         self._turn, self._has_fault = 0, False
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
-        self._looked_at = self._pages_at = self._scores_at = 0.0
+        self._looked_at = self._answered_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "Watch":
@@ -138,7 +140,7 @@ class Watch:
             self.arrivals = Arrivals(
                 is_known=self.hand_ins.names.__contains__,
                 is_due=self._delays.is_due,
-                by_owner=self.owner_of is not None,
+                owner_of=self.owner_of,
             )
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)
@@ -212,12 +214,18 @@ class Watch:
                 if not arrival.is_complete:
                     self._wait_for(arrival.name, Unfinished("it was not completed"))
                 elif is_first or is_within_limits:
-                    size = BYTES_OF_FAILED  # also if an unexpected error ends `_take`
-                    try:
-                        size = self._take(folder, arrival.name)
-                    finally:
-                        bytes_of[arrival.user] += size
-                        self.arrivals.note_tried(arrival.user)
+                    bytes_of[arrival.user] += self._counted_take(folder, arrival)
+
+    def _counted_take(self, folder: int, arrival: Arrival) -> int:
+        """Take a hand-in, and count it for its user, except if a disk or the database fails."""
+        try:
+            size = self._take(folder, arrival.name)
+        except Exception as error:
+            if not delays.is_general(error):
+                self.arrivals.note_tried(arrival.user)
+            raise
+        self.arrivals.note_tried(arrival.user)
+        return size
 
     def _note_non_hand_ins(self) -> None:
         """Log how many entries cannot be hand-ins, once and when there are twice as many."""
@@ -351,23 +359,28 @@ class Watch:
     def _joining(self, rows: dict[tuple[str, str], Row], began: float, room: int) -> list[Row]:
         """Return hand-ins that join a batch because it takes long, if workers have room for them.
 
-        `rows` has those of the batch, also the ones that are finished.
+        `rows` has those of the batch, also the ones that are finished. Hand-ins of other exercises
+        have to wait for another batch, so after a while no more join this one for their sake.
         """
         self._look_again()
         seconds = time.monotonic() - began
-        if room <= 0 or not JOIN_AFTER <= seconds <= JOIN_FOR:
+        if seconds >= JOIN_AFTER and time.monotonic() >= self._answered_at + PAGES_EVERY:
+            self.answer()
+        is_time = JOIN_AFTER <= seconds <= JOIN_FOR
+        if room <= 0 or not is_time or self.stopping or self._has_fault:
             return []
         exercises = {row.exercise for row in rows.values()}
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
-        waiting = [
+        others = [
             row
             for row in self.hand_ins.in_state(State.WAITING)
-            if row.work not in rows
-            and row.exercise in exercises
-            and row.student not in busy
-            and row.name not in self._failed
+            if row.student not in busy and row.name not in self._failed
         ]
-        return self._chosen(waiting, room) if waiting else []
+        waiting = [row for row in others if row.exercise in exercises]
+        is_too_long = any(
+            time.time() - row.arrived > MOST_WAIT for row in others if row not in waiting
+        )
+        return self._chosen(waiting, room) if waiting and not is_too_long else []
 
     def _chosen(self, waiting: list[Row], most: int = MOST_IN_BATCH) -> list[Row]:
         """Return the hand-ins to grade now, placed where `grade` looks for them."""
@@ -430,9 +443,9 @@ class Watch:
         return not is_same_work(self.course, unit, record.submission)
 
     def _leave(self, row: Row, state: State) -> None:
-        """Let a hand-in be in a final state without a grade."""
+        """Let a hand-in be in a final state without a grade; what it was told before changes."""
         self.folders.remove(row.name)
-        self._log(str(state), self.hand_ins.keep(replace(row, state=state)))
+        self._log(str(state), self.hand_ins.keep(replace(row, state=state, published="")))
 
     def _grade_rows(self, batch: list[Row]) -> None:
         """Grade hand-ins, and publish the feedback on each as soon as it is there."""
@@ -440,10 +453,13 @@ class Watch:
         from autograder.grading.session import Session
 
         rows: dict[tuple[str, str], Row] = {}
+        grades: dict[tuple[str, str], Record] = {}
+        with_page: set[tuple[str, str]] = set()
         began = time.monotonic()
 
         def add(batch: list[Row]) -> None:
             rows.update((row.work, row) for row in batch)
+            with_page.difference_update(row.work for row in batch)
             self._in_batch.update(row.name for row in batch)
             self._failed.update(row.name for row in batch)
 
@@ -477,8 +493,6 @@ class Watch:
         )
         session.isolate(wanted=True, fall_back=False, warn=self._note)
         session.warn = _refuse_busy
-        grades: dict[tuple[str, str], Record] = {}
-        with_page = set()
         with session:
             for step, record, _kept in session.run():
                 work = record.student, record.assignment
@@ -519,6 +533,7 @@ class Watch:
 
     def answer(self) -> None:
         """Publish what is not published yet and, now and then, pages that have changed."""
+        self._answered_at = time.monotonic()
         with self._trouble("feedback"):
             rows = self.hand_ins.unanswered()
             if time.monotonic() >= self._pages_at:

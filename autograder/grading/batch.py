@@ -51,7 +51,10 @@ REFUSED = "our own fault: the gradebook does not accept this submission ({reason
 MOST_REASON = 200
 MOST_HEAD = 1000
 """The first characters of a page, which say what it was made from."""
+TOO_LONG_TO_READ = "The notebook takes too long to read."
 PAGE_DIED = "the process that made the page crashed"
+MOST_EARLY = 1_000_000
+"""Characters of a graded notebook whose page this process makes; workers make those of others."""
 MORE_EVERY = 1.0
 """Seconds after which a batch asks for more submissions, if no result has come."""
 
@@ -144,13 +147,14 @@ class Batch:
             kept.
         """
         try:
-            tasks = []
+            by_work: dict[tuple[str, str], _Task] = {}  # the last one of each
             for task in self._graded(submissions):
-                tasks.append(task)
+                by_work[task.unit.student, task.unit.assignment] = task
                 assert task.record is not None
                 yield "graded", task.record, task.kept
                 if self.options.early and self._has_early_page(task):
                     yield "page", task.record, task.kept
+            tasks = list(by_work.values())
             self._reread(tasks)
             for task in self._with_pages(tasks) if self.options.pages else ():
                 assert task.record is not None
@@ -185,13 +189,18 @@ class Batch:
             if self.options.more:
                 assert self.running is not None
                 is_done = self.running.is_done(MORE_EVERY)
-                waiting.extend(self.options.more(len(waiting) + len(retries) + len(self.jobs)))
+                under_way = len(waiting) + len(retries) + len(self.jobs) - is_done
+                waiting.extend(self.options.more(under_way))
                 if not is_done:
                     continue
             task, answer = self._result()
             # which is a `WorkerDied`, too
-            if isinstance(answer, JudgeOverran) and not task.overran:
-                task.overran, task.tries = True, 0
+            if isinstance(answer, JudgeOverran):
+                if task.overran:  # even without running anything: it cannot be read
+                    released = nbformat.read(task.submission.exercise.notebook, as_version=4)
+                    answer = worker.malformed(released, task.unit, Message(TOO_LONG_TO_READ))
+                else:
+                    task.overran, task.tries = True, 0
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
                 retries.append(task)
                 continue
@@ -428,6 +437,8 @@ class Batch:
         try:
             notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError):
+            return False
+        if len(notebook) > MOST_EARLY:
             return False
         page = self._page_here(task.submission.exercise, task.unit, notebook, task.saved)
         if isinstance(page, Exception):

@@ -689,6 +689,44 @@ def test_others_join_a_batch_that_a_slow_one_keeps_from_ending(isolated, school,
     assert school.told("published") == ["ada", "mal"]
 
 
+def test_what_a_student_was_told_before_changes_with_the_state(school):
+    hand_in = school.submit("ada")
+    with school.watch() as watching:
+        watching.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        watching.publisher.settings = replace(watching.settings, per_hour=1)
+        watching._publish_now(row)  # that it waits
+        before = hand_in.feedback()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        watching._leave(row, State.LIMITED)
+        watching.answer()
+        assert before and hand_in.feedback() != before
+
+
+def test_a_full_disk_uses_up_no_hand_ins_of_the_hour(school, monkeypatch):
+    monkeypatch.setattr(arrivals, "MOST_PER_HOUR", 2)
+    school.submit("ada")
+    with school.watch() as watching:
+        write = watching.folders.write
+
+        def fail(hand_in):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(watching.folders, "write", fail)
+        for _ in range(5):
+            watching.look()
+        assert school.told("taken") == [] and watching.troubles
+        monkeypatch.setattr(watching.folders, "write", write)
+        watching.look()
+        assert school.told("taken") == ["ada"]
+
+
+def test_numbers_without_a_user_count_as_one(school):
+    finder = arrivals.Arrivals(str.isdigit, str.isdigit, {7: "ada"}.get)
+    users = {finder._user(types.SimpleNamespace(st_uid=uid), "x") for uid in (7, 100_000, 100_001)}
+    assert users == {7, None}
+
+
 def test_a_batch_has_one_hand_in_of_each_student(school):
     waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("mal", "3"))
     with school.watch() as watching:
@@ -696,7 +734,9 @@ def test_a_batch_has_one_hand_in_of_each_student(school):
 
 
 def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch):
-    waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("ben", "2"), ("cai", "1"))
+    now = time.time()
+    works = ("mal", "1"), ("mal", "2"), ("ada", "1"), ("ben", "2"), ("cai", "1")
+    waiting = [replace(row, arrived=now + row.arrived) for row in rows(*works)]
     batch = {waiting[0].work: waiting[0]}
     with school.watch() as watching:
         for row in waiting:
@@ -705,9 +745,15 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch)
         began = time.monotonic() - watch.JOIN_AFTER - 1
         assert names(watching._joining(batch, began, room=1)) == ["2"]  # not mal, not exercise 2
         assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        finished = {waiting[0].work: replace(waiting[0], state=State.GRADED)}
+        assert "1" not in names(watching._joining(finished, began, room=9))
         assert watching._joining(batch, began, room=0) == []
         assert watching._joining(batch, time.monotonic(), room=9) == []
         assert watching._joining(batch, began - watch.JOIN_FOR, room=9) == []
+        watching.hand_ins.keep(replace(waiting[3], arrived=now - watch.MOST_WAIT - 1))
+        assert watching._joining(batch, began, room=9) == []  # ben has waited for long
+        watching.stopping = True
+        assert watching._joining(batch, began, room=9) == []
 
 
 def test_a_newer_one_is_graded_and_the_older_says_so(isolated, school):

@@ -24,6 +24,7 @@ from autograder.course.config import Course
 from autograder.grades import gradebook, reasons
 from autograder.grades.results import Kind
 from autograder.grading import backends, batch
+from autograder.grading.executors import LocalExecutor
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
@@ -445,3 +446,28 @@ with worker._bounded():
 """
     ended = subprocess.run([sys.executable, "-c", program], timeout=100)
     assert ended.returncode == -signal.SIGXCPU
+
+
+def test_a_notebook_that_takes_too_long_to_read_is_worth_nothing(course, tmp_path, monkeypatch):
+    class Overrunning:
+        """A backend whose workers the kernel ends, whatever they do."""
+
+        def __init__(self):
+            self.jobs = []
+
+        def free(self):
+            return 1 - len(self.jobs)
+
+        def submit(self, job):
+            self.jobs.append(job)
+
+        def result(self):
+            return self.jobs.pop(), backends.JudgeOverran("the judge computed for too long")
+
+        def close(self):
+            """Nothing to end."""
+
+    monkeypatch.setattr(LocalExecutor, "backend", lambda executor, jobs: Overrunning())
+    records = list(graded(course, with_secret(tmp_path / "slow"), 1))[-1].records
+    assert {record.kind for record in records} == {Kind.MALFORMED}
+    assert {str(record.reason) for record in records} == {batch.TOO_LONG_TO_READ}
