@@ -94,8 +94,8 @@ class Arrivals:
             arrival = self._complete.get(name) or self._arrival(folder, name)
             if arrival:
                 by_user[arrival.user].append(arrival)
-        found = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
-        return sorted(found, key=lambda each: (each.rank, each.changed, each.name))
+        considered = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
+        return sorted(considered, key=lambda each: (each.rank, each.changed, each.name))
 
     def count_non_hand_ins(self) -> int:
         """Return how many entries cannot be hand-ins: they have other names, or are no folders."""

@@ -371,20 +371,29 @@ class Watch:
             return []
         exercises = {row.exercise for row in rows.values()}
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
-        others = [
+        gradable = [
             row
             for row in self.hand_ins.in_state(State.WAITING)
-            if row.student not in busy and row.name not in self._failed
+            if row.student not in busy
+            and row.name not in self._failed
+            and self._delays.is_due(row.name)
+            and self._left_this_hour(row.student) > 0
         ]
-        waiting = [row for row in others if row.exercise in exercises]
-        is_too_long = any(
-            time.time() - row.arrived > MOST_WAIT for row in others if row not in waiting
-        )
-        return self._chosen(waiting, room) if waiting and not is_too_long else []
+        joining = [row for row in gradable if row.exercise in exercises]
+        others = [row for row in gradable if row.exercise not in exercises]
+        if any(time.time() - row.arrived > MOST_WAIT for row in others):
+            return []
+        return self._chosen(joining, room) if joining else []
+
+    def _left_this_hour(self, student: str) -> float:
+        """Return how many hand-ins of a student may still be graded in this hour."""
+        if not self.settings.per_hour:
+            return float("inf")
+        hour_ago = time.time() - HOUR
+        return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
     def _chosen(self, waiting: list[Row], most: int = MOST_IN_BATCH) -> list[Row]:
         """Return the hand-ins to grade now, placed where `grade` looks for them."""
-        hour_ago = time.time() - HOUR
 
         def has_no_attempt_left(row: Row) -> bool:
             most = self.settings.attempts
@@ -397,12 +406,7 @@ class Watch:
                 is_limited = self._is_new_work(row)
             return is_limited
 
-        def left_this_hour(student: str) -> float:
-            if not self.settings.per_hour:
-                return float("inf")
-            return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
-
-        choice = choose(waiting, has_no_attempt_left, left_this_hour)
+        choice = choose(waiting, has_no_attempt_left, self._left_this_hour)
         for row in choice.superseded:
             self._leave(row, State.SUPERSEDED)
         for row in choice.limited:

@@ -752,6 +752,13 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch)
         assert watching._joining(batch, began - watch.JOIN_FOR, room=9) == []
         watching.hand_ins.keep(replace(waiting[3], arrived=now - watch.MOST_WAIT - 1))
         assert watching._joining(batch, began, room=9) == []  # ben has waited for long
+        watching._delays.add("3")  # unless his is not to be graded now
+        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        watching._delays.remove("3")
+        watching.settings = replace(watching.settings, per_hour=1)
+        graded = Row("earlier", "ben", "2", State.GRADED, graded=now)
+        watching.hand_ins.keep(graded)
+        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
         watching.stopping = True
         assert watching._joining(batch, began, room=9) == []
 
