@@ -203,8 +203,8 @@ def _cluster(part):
         graded = ", ".join(map(str, killed["kills"]))
         yield (
             f"Of {killed['n']} submissions of {killed['exercise']}, a worker got SIGKILL when "
-            f"{graded} were graded. Every record is the one of a run without Dask and without kills, byte "
-            "for byte but for the time."
+            f"{graded} were graded. Every record is the one of a run without Dask and without "
+            "kills, byte for byte but for the time."
         )
     if part.get("writer"):
         yield _writer(part["writer"])
