@@ -72,11 +72,11 @@ def fresh(into):
 
 def records(into):
     """Return the records by student, as they were written but for the time."""
-    found = {}
+    entries = {}
     for path in into.glob("autograded/*/*/grade.json"):
         lines = path.read_text(encoding="utf8").splitlines()
-        found[path.parts[-3]] = [line for line in lines if not line.startswith('"graded_at"')]
-    return found
+        entries[path.parts[-3]] = [line for line in lines if not line.startswith('"graded_at"')]
+    return entries
 
 
 def expect_same(ours, theirs, count):
@@ -128,18 +128,23 @@ def measure_beside(options, known):
     for name in options.exercises:
         count = max(4, round(SIZES[name] * options.scale))
         submitted = make_class(options.work, name, count)
-        found = known.setdefault(name, {})
+        by_workers = known.setdefault(name, {})
         for workers in options.workers:
-            own = found[str(workers)] = {"n": count, "local": [], "cluster": [], "busy": busy()}
+            entry = by_workers[str(workers)] = {
+                "n": count,
+                "local": [],
+                "cluster": [],
+                "busy": busy(),
+            }
             for _ in range(2 if workers == TWICE else 1):
                 one, other = options.work / "local", options.work / "cluster"
-                own["local"].append(timed(name, submitted, one, "--jobs", workers))
-                own["cluster"].append(
+                entry["local"].append(timed(name, submitted, one, "--jobs", workers))
+                entry["cluster"].append(
                     timed(name, submitted, other, "--cluster", f"local:{workers}")
                 )
                 expect_same(records(one), records(other), count)
             rates = {
-                way: statistics.median(run["rate"] for run in own[way])
+                way: statistics.median(run["rate"] for run in entry[way])
                 for way in ("local", "cluster")
             }
             with_and_without = (
@@ -182,13 +187,13 @@ def dask_workers(process):
     """Return Dask's worker processes below a command: those that its own process started by
     multiprocessing.
     """
-    found = []
+    children = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(process.pid).children():
             with contextlib.suppress(psutil.Error):
                 if "spawn_main" in " ".join(child.cmdline()):
-                    found.append(child)
-    return found
+                    children.append(child)
+    return children
 
 
 # One writer.
@@ -231,7 +236,7 @@ def measured(options, name):
     """
     submitted = make_class(options.work, name, MEASURED)
     course = Course(root=ROOT, into=fresh(options.work / "measured"))
-    found = {"grade": [], "page": []}
+    by_method = {"grade": [], "page": []}
 
     class Noting(backends.Local):
         """One worker, which has one job at a time and is timed."""
@@ -244,7 +249,9 @@ def measured(options, name):
 
         def result(self):
             job, answer = super().result()
-            found[self.method].append((cluster.as_text(answer), time.perf_counter() - self.start))
+            by_method[self.method].append(
+                (cluster.as_text(answer), time.perf_counter() - self.start)
+            )
             return job, answer
 
     session = Session(course, course.exercises([name]), submitted)
@@ -254,7 +261,7 @@ def measured(options, name):
         for _ in session.run():
             pass
     # the first waits for the warm parent
-    return {method: answers[1:] for method, answers in found.items()}
+    return {method: answers[1:] for method, answers in by_method.items()}
 
 
 def measure_writer(options, known):
@@ -265,7 +272,8 @@ def measure_writer(options, known):
     submitted = make_class(options.work, name, count)
     answers = measured(options, name)
     each = {
-        method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()
+        method: statistics.mean(seconds for _, seconds in timed_answers)
+        for method, timed_answers in answers.items()
     }
     known.clear()
     known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[], busy=busy())
@@ -284,11 +292,11 @@ def measure_writer(options, known):
             raise SystemExit(f"Not every one of {count} has a record and a page.")
         pages = (count - 1) / (ended["page"] - begun["page"])
         spent = {phase: 1e3 * seconds / count for phase, seconds in session.timer.seconds.items()}
-        own = {"share": share, "pages": pages, **rate_of(course.into, start)}
-        own["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
-        known["runs"].append(own)
+        run = {"share": share, "pages": pages, **rate_of(course.into, start)}
+        run["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
+        known["runs"].append(run)
         out.print(
-            f"{count} with {share:g} of the time: {own['rate']:.0f}/s graded, {pages:.0f} pages/s"
+            f"{count} with {share:g} of the time: {run['rate']:.0f}/s graded, {pages:.0f} pages/s"
         )
         yield
 

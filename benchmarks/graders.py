@@ -106,12 +106,12 @@ def phases_of(path):
     """
     if not path.exists():
         return None
-    found = json.loads(path.read_text(encoding="utf8"))
-    count = found["submissions"]
-    phases = sorted(found["phases"].items(), key=lambda pair: -pair[1])
+    summary = json.loads(path.read_text(encoding="utf8"))
+    count = summary["submissions"]
+    phases = sorted(summary["phases"].items(), key=lambda pair: -pair[1])
     return {
         "submissions": count,
-        "wall": 1e3 * found["wall"] / count,
+        "wall": 1e3 * summary["wall"] / count,
         "phases": {name: 1e3 * seconds / count for name, seconds in phases},
     }
 
@@ -201,16 +201,16 @@ def grade_stock_in_parallel(folder, name, students, processes):
         `each`, divided by the number of processes. And the scores, as `scores` returns them.
     """
     folders = [folder / f"slice{number}" for number in range(processes)]
-    for number, own in enumerate(folders):
-        stock_course(own, name, students[number::processes])
+    for number, folder in enumerate(folders):
+        stock_course(folder, name, students[number::processes])
     start = time.perf_counter()
     with ThreadPoolExecutor(processes) as pool:
-        parts = list(pool.map(lambda own: grade_stock(own, name), folders))
+        parts = list(pool.map(lambda folder: grade_stock(folder, name), folders))
     seconds = time.perf_counter() - start
     together = {}
-    for own in folders:
-        together.update(scores(own))
-        shutil.rmtree(own)
+    for folder in folders:
+        together.update(scores(folder))
+        shutil.rmtree(folder)
     mean = {key: sum(part[key] for part in parts) / processes for key in ("fixed", "each")}
     return {"seconds": seconds, "fixed": mean["fixed"], "each": mean["each"] / processes}, together
 
@@ -224,7 +224,7 @@ def scores(folder, name=None):
 
     Of a gradebook with several exercises, those of the one that is named.
     """
-    found = {}
+    grades = {}
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
         for assignment in [book.find_assignment(name)] if name else book.assignments:
             for submission in assignment.submissions:
@@ -232,19 +232,19 @@ def scores(folder, name=None):
                     for grade in notebook.grades:
                         if grade.auto_score is not None and grade.cell_type == "code":
                             key = (submission.student.id, grade.name)
-                            if key in found:
+                            if key in grades:
                                 raise SystemExit(f"{key} stands twice in {folder / 'gradebook.db'}")
-                            found[key] = (grade.score, grade.max_score)
-    return found
+                            grades[key] = (grade.score, grade.max_score)
+    return grades
 
 
-def not_full(found, waiting=None):
+def not_full(grades, waiting=None):
     """Return the cells that did not get full points, as lines to read, less those that wait for
     a GPU, by cell.
     """
     return [
         f"{student} {cell}: {score:g} of {points:g}"
-        for (student, cell), (score, points) in sorted(found.items())
+        for (student, cell), (score, points) in sorted(grades.items())
         if abs(score + (waiting or {}).get(cell, 0.0) - points) > TOLERANCE
     ]
 
@@ -268,7 +268,7 @@ def differences(ours, theirs):
             f"{student} {cell}: {one[0] if one else 'no grade'} and "
             f"{other[0] if other else 'no grade'}"
         )
-        full = [bool(own) and abs(own[0] - own[1]) <= TOLERANCE for own in (one, other)]
+        full = [bool(grade) and abs(grade[0] - grade[1]) <= TOLERANCE for grade in (one, other)]
         (serious if full[0] != full[1] or not (one and other) else partial).append(line)
     return serious, partial
 

@@ -27,8 +27,8 @@ def markdown(results):
 
 def cluster(results):
     """Return what was measured of grading on a cluster as Markdown."""
-    own = results["cluster"]
-    return "\n\n".join([*_cluster(own), _machine(own["machine"])]) + "\n"
+    cluster = results["cluster"]
+    return "\n\n".join([*_cluster(cluster), _machine(cluster["machine"])]) + "\n"
 
 
 def _table(head, rows, right=()):
@@ -48,64 +48,64 @@ def _rows(part):
 
 def _class(part):
     rows, graded, partial = [], 0, 0
-    for name, kind, own in _rows(part):
-        ours, stock, best = median(own["ours_seconds"]), own["stock"]["of_n"], own["best"]
-        row = [name, f"{own['n']}, {KINDS[kind]}", f"{ours:.1f} s ({own['n'] / ours:.1f}/s)"]
+    for name, kind, entry in _rows(part):
+        ours, stock, best = median(entry["ours_seconds"]), entry["stock"]["of_n"], entry["best"]
+        row = [name, f"{entry['n']}, {KINDS[kind]}", f"{ours:.1f} s ({entry['n'] / ours:.1f}/s)"]
         row += [f"{stock:.0f} s", _times(stock / ours), "", ""]
         if best:
-            several = own["parallel"][best]["of_n"]
+            several = entry["parallel"][best]["of_n"]
             seconds, count = min((stock, "1 process"), (several, f"{best} processes"))
             row[-2:] = [f"{seconds:.0f} s, {count}", _times(seconds / ours)]
         rows.append(row)
-        graded += own["stock"]["count"]
-        partial += len(own["stock"]["partial"])
-    said = (
+        graded += entry["stock"]["count"]
+        partial += len(entry["stock"]["partial"])
+    summary = (
         f"nbgrader graded {graded} of these submissions one by one. Its seconds for a class are "
         "those that do not depend on the class's size, and those for each submission times their "
         "number. "
     )
     if partial:
-        said += (
+        summary += (
             f"Cells with a mistake for which it gave another part of the points: {partial}; all "
             "others are the same."
         )
     else:
-        said += "Every cell of them got the same points from both."
+        summary += "Every cell of them got the same points from both."
     head = ("exercise", "class", "ours", "nbgrader", "ratio", "best in parallel", "ratio")
-    return "\n\n".join([_table(head, rows, right=range(2, len(head))), said])
+    return "\n\n".join([_table(head, rows, right=range(2, len(head))), summary])
 
 
 def _phases(part):
     """A table for each kind of class, with a column for each exercise, and the phases that take
     longest first.
     """
-    found = []
+    tables = []
     for kind in KINDS:
-        columns = [(name, own) for name, this, own in _rows(part) if this == kind]
+        columns = [(name, entry) for name, this, entry in _rows(part) if this == kind]
         if not columns:
             continue
         total = {}
-        for _, own in columns:
-            for phase, spent in own["phases"].items():
+        for _, entry in columns:
+            for phase, spent in entry["phases"].items():
                 total[phase] = total.get(phase, 0) + spent
         head = [f"milliseconds for each submission, {KINDS[kind]}", *(name for name, _ in columns)]
         rows = []
         for phase in sorted(total, key=lambda phase: -total[phase]):
-            rows.append([phase, *(_ms(own["phases"].get(phase)) for _, own in columns)])
-        rows.append(["all of these", *(_ms(sum(own["phases"].values())) for _, own in columns)])
-        rows.append(["wall time of the command", *(_ms(own["wall"]) for _, own in columns)])
-        found.append(_table(head, rows, right=range(1, len(head))))
-    found.append(
+            rows.append([phase, *(_ms(entry["phases"].get(phase)) for _, entry in columns)])
+        rows.append(["all of these", *(_ms(sum(entry["phases"].values())) for _, entry in columns)])
+        rows.append(["wall time of the command", *(_ms(entry["wall"]) for _, entry in columns)])
+        tables.append(_table(head, rows, right=range(1, len(head))))
+    tables.append(
         "Several processes work at one time, so that phases add up to more than the wall time; "
         "the wall time has the start of Python in it."
     )
-    return "\n\n".join(found)
+    return "\n\n".join(tables)
 
 
 def _check(part):
     rows = []
-    for name, own in sorted(part.items()):
-        phases = (own["phases"] or {}).get("phases", {})
+    for name, entry in sorted(part.items()):
+        phases = (entry["phases"] or {}).get("phases", {})
         outer = ", ".join(
             f"{phase} {spent:.0f}" for phase, spent in phases.items() if not phase.startswith(" ")
         )
@@ -114,8 +114,8 @@ def _check(part):
             for phase, spent in phases.items()
             if phase.startswith(" ")
         )
-        said = f"{outer}; of the run: {run}" if run else outer
-        rows.append((name, f"{median(own['seconds']):.2f} s", said or "not recorded"))
+        times = f"{outer}; of the run: {run}" if run else outer
+        rows.append((name, f"{median(entry['seconds']):.2f} s", times or "not recorded"))
     return _table(
         ("one notebook, `check`", "from start to end", "of which milliseconds"), rows, right=(1,)
     )
@@ -123,15 +123,15 @@ def _check(part):
 
 def _batch(part):
     rows = []
-    for jobs, own in sorted(part["jobs"].items(), key=lambda pair: int(pair[0])):
+    for jobs, entry in sorted(part["jobs"].items(), key=lambda pair: int(pair[0])):
         rows.append(
             (
                 f"{part['n']} of {part['exercise']}, {jobs} jobs",
-                f"{own['seconds']:.0f} s ({part['n'] / own['seconds']:.1f}/s)",
-                f"{own['tenths'][0]:.1f}/s, {own['tenths'][-1]:.1f}/s",
-                f"{_mb(own['first_mb'])}, {_mb(own['last_mb'])}",
-                _mb(own["peak_mb"]),
-                own["sandboxes"],
+                f"{entry['seconds']:.0f} s ({part['n'] / entry['seconds']:.1f}/s)",
+                f"{entry['tenths'][0]:.1f}/s, {entry['tenths'][-1]:.1f}/s",
+                f"{_mb(entry['first_mb'])}, {_mb(entry['last_mb'])}",
+                _mb(entry["peak_mb"]),
+                entry["sandboxes"],
             )
         )
     head = (
@@ -199,12 +199,12 @@ def _cluster(part):
     if part.get("beside"):
         yield _beside(part["beside"])
     if part.get("kill"):
-        own = part["kill"]
-        graded = ", ".join(map(str, own["kills"]))
+        killed = part["kill"]
+        graded = ", ".join(map(str, killed["kills"]))
         yield (
-            f"Of {own['n']} submissions of {own['exercise']}, a worker got SIGKILL when {graded} "
-            "were graded. Every record is the one of a run without Dask and without kills, byte "
-            "for byte but for the time."
+            f"Of {killed['n']} submissions of {killed['exercise']}, a worker got SIGKILL when "
+            f"{graded} were graded. Every record is the one of a run without Dask and without "
+            "kills, byte for byte but for the time."
         )
     if part.get("writer"):
         yield _writer(part["writer"])
@@ -212,20 +212,20 @@ def _cluster(part):
 
 def _beside(part):
     rows = []
-    for name, found in sorted(part.items()):
-        for workers, own in sorted(found.items(), key=lambda pair: int(pair[0])):
+    for name, by_workers in sorted(part.items()):
+        for workers, entry in sorted(by_workers.items(), key=lambda pair: int(pair[0])):
             local, dask = (
-                {key: median(run[key] for run in own[way]) for key in own[way][0]}
+                {key: median(run[key] for run in entry[way]) for key in entry[way][0]}
                 for way in ("local", "cluster")
             )
             more = 100 * (local["rate"] / dask["rate"] - 1)
             rows.append(
                 (
-                    f"{own['n']} of {name}, {workers} process{'es' * (workers != '1')}",
+                    f"{entry['n']} of {name}, {workers} process{'es' * (workers != '1')}",
                     f"{local['rate']:.1f}/s, from {local['first_after']:.0f} s on",
                     f"{dask['rate']:.1f}/s, from {dask['first_after']:.0f} s on",
                     f"{more:+.0f} %",
-                    f"{own['busy']:.0f} %",
+                    f"{entry['busy']:.0f} %",
                 )
             )
     head = ("grading", "without Dask", "on `local:N`", "time for each", "processors busy before")
@@ -234,16 +234,16 @@ def _beside(part):
 
 def _writer(part):
     rows = []
-    for own in part["runs"]:
-        ideal = part["workers"] / (own["share"] * part["each"]["grade"]) if own["share"] else None
-        like = f"{part['workers'] / own['share']:.0f} workers" if own["share"] else "no time at all"
+    for run in part["runs"]:
+        ideal = part["workers"] / (run["share"] * part["each"]["grade"]) if run["share"] else None
+        like = f"{part['workers'] / run['share']:.0f} workers" if run["share"] else "no time at all"
         rows.append(
             (
                 like,
                 f"{ideal:.0f}/s" if ideal else "",
-                f"{own['rate']:.0f}/s",
-                f"{own['pages']:.0f}/s",
-                _ms(sum(own["writer_ms"].values())),
+                f"{run['rate']:.0f}/s",
+                f"{run['pages']:.0f}/s",
+                _ms(sum(run["writer_ms"].values())),
             )
         )
     head = (
@@ -258,8 +258,8 @@ def _writer(part):
 
 def _thousand(part):
     rows = [
-        (f"`{command}`", f"{own['seconds']:.0f} s", _mb(own["main_mb"]), _mb(own["peak_mb"]))
-        for command, own in part["commands"].items()
+        (f"`{command}`", f"{entry['seconds']:.0f} s", _mb(entry["main_mb"]), _mb(entry["peak_mb"]))
+        for command, entry in part["commands"].items()
     ]
     head = (
         f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} "
@@ -271,13 +271,13 @@ def _thousand(part):
     sizes = ", ".join(f"{name} {size:.1f} MB" for name, size in part["sizes_mb"].items())
     seen, rate = part["browser"], part["submissions"] / part["commands"]["grade"]["seconds"]
     busy = "; on one that does nothing else it is quicker" if part["load"] >= 1 else ""
-    said = (
+    summary = (
         f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was "
         f"{part['load']:.1f} beforehand{busy}. Sizes: {sizes}. The report's first screen was "
         f"there after {seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student "
         f"was found in {1e3 * seen['search']:.0f} ms. {part['date']}."
     )
-    return "\n\n".join([_table(head, rows, right=range(1, len(head))), said])
+    return "\n\n".join([_table(head, rows, right=range(1, len(head))), summary])
 
 
 def _machine(about):

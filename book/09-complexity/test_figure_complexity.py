@@ -184,8 +184,8 @@ def test_a_gpus_record_gives_what_is_in_it_and_nothing_else():
     assert gpu_record.card({**RECORD, "machine": unknown})["memory"] == 0
     row = {"implementation": "naive", "n": 512, "direction": "forward", "milliseconds": 2.0}
     too_large = row | {"n": 1024, "milliseconds": None}
-    found = gpu_record.rows({"attention": [row, too_large]}, "attention", direction="forward")
-    assert found == {"naive": {512: row}}
+    rows = gpu_record.rows({"attention": [row, too_large]}, "attention", direction="forward")
+    assert rows == {"naive": {512: row}}
     for record in (
         {},
         {"machine": RECORD["machine"]},
@@ -208,26 +208,26 @@ def test_a_table_of_a_record_has_no_line_with_a_gap():
 
 def test_a_box_names_each_part_that_was_not_measured():
     parts = {"attention": "attention", "rnn": "a GRU", "layer": "a layer"}
-    said = gpu_record.awaits({"attention": [], "layer": [1]}, parts)
+    sentence = gpu_record.awaits({"attention": [], "layer": [1]}, parts)
     assert (
-        "measures attention and a GRU," in said
-        and gpu_record.COMMAND in said
-        and "layer" not in said
+        "measures attention and a GRU," in sentence
+        and gpu_record.COMMAND in sentence
+        and "layer" not in sentence
     )
     assert "measures attention, a GRU and a layer," in gpu_record.awaits({}, parts)
-    assert said in gpu_record.box({"attention": [], "layer": [1]}, parts).data
+    assert sentence in gpu_record.box({"attention": [], "layer": [1]}, parts).data
     whole = {name: [1] for name in parts}
     assert gpu_record.awaits(whole, parts) == "" and gpu_record.box(whole, parts) is None
 
 
 def test_this_machine_is_named():
-    found = figure.here(CARD["speed"], CARD["bandwidth"])
-    assert found["name"] and "one thread, PyTorch" in found["what"] and found["memory"] > 2**28
-    assert (found["speed"], found["bandwidth"]) == (CARD["speed"], CARD["bandwidth"])
+    device = figure.here(CARD["speed"], CARD["bandwidth"])
+    assert device["name"] and "one thread, PyTorch" in device["what"] and device["memory"] > 2**28
+    assert (device["speed"], device["bandwidth"]) == (CARD["speed"], CARD["bandwidth"])
 
 
 @pytest.mark.parametrize(
-    ("ratios", "said"),
+    ("ratios", "expected"),
     [
         ([0.3, 0.8, 2.0], "between 32 and 64 tokens"),
         ([1.5, 0.8, 2.0], "between 32 and 64 tokens"),
@@ -235,24 +235,24 @@ def test_this_machine_is_named():
         ([1.5, 1.2, 2.0], "below 16 tokens, the shortest measured"),
     ],
 )
-def test_the_last_crossing_counts(ratios, said):
-    assert figure.crossed([16, 32, 64], ratios) == said
+def test_the_last_crossing_counts(ratios, expected):
+    assert figure.crossed([16, 32, 64], ratios) == expected
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "expected"),
     [(64, "64 bytes"), (4.2e6, "4.2 MB"), (3.2e9, "3.2 GB"), (25.3e9, "25 GB"), (3.2e14, "320 TB")],
 )
-def test_sizes_in_sentences(count, said):
-    assert figure.size(count) == said
+def test_sizes_in_sentences(count, expected):
+    assert figure.size(count) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0.0312, "31 milliseconds"), (0.97, "1.0 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours")],
 )
-def test_times_in_sentences(seconds, said):
-    assert figure.duration(seconds) == said
+def test_times_in_sentences(seconds, expected):
+    assert figure.duration(seconds) == expected
 
 
 def test_the_figure_refuses_what_it_cannot_show():
@@ -291,10 +291,10 @@ def machines(chapter):
     states = json.loads(
         chapter.locator('script[type="application/vnd.jupyter.widget-state+json"]').text_content()
     )
-    (found,) = [
+    (cell,) = [
         one["state"]["machines"] for one in states["state"].values() if "machines" in one["state"]
     ]
-    return found
+    return cell
 
 
 def check_shown(page, course, machines, **wanted):

@@ -313,13 +313,13 @@ class MultiHeadAttentionLoop(nn.Module):
         if mask is not None:  # one for each head, each of which has scores (b, n_q, n_k)
             mask = mask.unsqueeze(1) if mask.dim() == 3 else mask.expand(*[1] * (4 - mask.dim()), *mask.shape)
             masks = mask.expand(-1, self.num_heads, -1, -1).unbind(1)
-        found, weights = [], []
-        for head, own in zip(self.heads, masks, strict=True):
+        results, weights = [], []
+        for head, head_mask in zip(self.heads, masks, strict=True):
             q, k, v = head["W_q"](query), head["W_k"](key), head["W_v"](value)  # (b, n_q or n_k, d_head)
-            A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), own)  # (b, n_q, n_k)
-            found.append(A @ v)
+            A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), head_mask)  # (b, n_q, n_k)
+            results.append(A @ v)
             weights.append(A)
-        out = self.W_o(torch.cat(found, dim=-1))  # h times (b, n_q, d_head) -> (b, n_q, d_model)
+        out = self.W_o(torch.cat(results, dim=-1))  # h times (b, n_q, d_head) -> (b, n_q, d_model)
         return out, torch.stack(weights, dim=1)
         ### END SOLUTION
 
@@ -475,10 +475,10 @@ def fuse(loop):
     with torch.no_grad():
         for name in ("W_q", "W_k", "W_v"):
             parts = [getattr(head, name) for head in loop.heads]
-            own = getattr(fused, name)
-            own.weight.copy_(torch.cat([part.weight for part in parts]))  # h times (d_head, d_model)
+            fused_linear = getattr(fused, name)
+            fused_linear.weight.copy_(torch.cat([part.weight for part in parts]))  # h times (d_head, d_model)
             if bias:
-                own.bias.copy_(torch.cat([part.bias for part in parts]))
+                fused_linear.bias.copy_(torch.cat([part.bias for part in parts]))
         fused.W_o.load_state_dict(loop.W_o.state_dict())
     return fused
     ### END SOLUTION
@@ -538,16 +538,16 @@ def from_torch(module):
     """
     ### BEGIN SOLUTION
     bias = module.in_proj_bias is not None
-    own = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias).to(module.in_proj_weight.dtype)
-    parts = [own.W_q, own.W_k, own.W_v]
+    copy = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias).to(module.in_proj_weight.dtype)
+    parts = [copy.W_q, copy.W_k, copy.W_v]
     with torch.no_grad():
         for part, weight in zip(parts, module.in_proj_weight.chunk(3), strict=True):
             part.weight.copy_(weight)
         if bias:
             for part, its_bias in zip(parts, module.in_proj_bias.chunk(3), strict=True):
                 part.bias.copy_(its_bias)
-        own.W_o.load_state_dict(module.out_proj.state_dict())
-    return own
+        copy.W_o.load_state_dict(module.out_proj.state_dict())
+    return copy
     ### END SOLUTION
 
 # %%

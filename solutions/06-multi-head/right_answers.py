@@ -106,10 +106,10 @@ class MultiHeadAttentionLoop_head_by_head(nn.Module):
             value = key
         outs, weights = [], []
         for i, head in enumerate(self.heads):
-            own = mask
+            head_mask = mask
             if mask is not None and mask.dim() == 4:
-                own = mask[:, i if mask.shape[1] > 1 else 0]
-            z, A = head(query, key, value, own)
+                head_mask = mask[:, i if mask.shape[1] > 1 else 0]
+            z, A = head(query, key, value, head_mask)
             outs.append(z)
             weights.append(A)
         return self.W_o(torch.cat(outs, -1)), torch.stack(weights, 1)
@@ -124,7 +124,7 @@ class MultiHeadAttentionLoop_summed(MultiHeadAttentionLoop):
 
     def last(self, Z):
         columns = self.W_o.weight.split(self.d_head, dim=1)
-        out = sum(Z[:, i] @ own.T for i, own in enumerate(columns))
+        out = sum(Z[:, i] @ W.T for i, W in enumerate(columns))
         return out if self.W_o.bias is None else out + self.W_o.bias
 
 
@@ -140,13 +140,13 @@ class MultiHeadAttentionLoop_sequence_by_sequence(MultiHeadAttentionLoop):
             mask = mask.expand(b, self.num_heads, n_q, n_k)
         outs, weights = [], []
         for s in range(b):
-            found = []
+            heads = []
             for i, head in enumerate(self.heads):
                 S = head.W_q(query[s]) @ head.W_k(key[s]).T * self.d_head**-0.5
                 A = share(S, None if mask is None else mask[s, i])
-                found.append((A @ head.W_v(value[s]), A))
-            outs.append(self.W_o(torch.hstack([z for z, _ in found])))
-            weights.append(torch.stack([A for _, A in found]))
+                heads.append((A @ head.W_v(value[s]), A))
+            outs.append(self.W_o(torch.hstack([z for z, _ in heads])))
+            weights.append(torch.stack([A for _, A in heads]))
         return torch.stack(outs), torch.stack(weights)
 
 
@@ -196,8 +196,8 @@ class MultiHeadAttention_einsum(MultiHeadAttention):
         query, key, value = self.sources(query, key, value)
         h = self.num_heads
         q, k, v = (
-            own(X).unflatten(-1, (h, -1))
-            for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+            linear(X).unflatten(-1, (h, -1))
+            for linear, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
         )
         S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
         A = share(S, None if mask is None else self.four(mask))
@@ -230,17 +230,17 @@ class MultiHeadAttention_head_by_head(MultiHeadAttention):
     def forward(self, query, key=None, value=None, mask=None):
         query, key, value = self.sources(query, key, value)
         q, k, v = (
-            own(X).chunk(self.num_heads, dim=-1)
-            for own, X in zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
+            linear(X).chunk(self.num_heads, dim=-1)
+            for linear, X in zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
         )
         if mask is not None:
             mask = self.four(mask).expand(-1, self.num_heads, -1, -1)
-        found, weights = [], []
+        heads, weights = [], []
         for i in range(self.num_heads):
             A = share(q[i] @ k[i].mT / q[i].shape[-1] ** 0.5, None if mask is None else mask[:, i])
-            found.append(A @ v[i])
+            heads.append(A @ v[i])
             weights.append(A)
-        return self.W_o(torch.cat(found, dim=-1)), torch.stack(weights, dim=1)
+        return self.W_o(torch.cat(heads, dim=-1)), torch.stack(weights, dim=1)
 
 
 @right("MultiHeadAttention")

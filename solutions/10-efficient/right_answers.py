@@ -41,8 +41,8 @@ def chunked_attention_two_passes(Q, K, V, chunk_size, causal=False):
 
     largest = None
     for S, _ in chunks():
-        own = S.amax(-1, keepdim=True)
-        largest = own if largest is None else torch.maximum(largest, own)
+        chunk_max = S.amax(-1, keepdim=True)
+        largest = chunk_max if largest is None else torch.maximum(largest, chunk_max)
     largest = torch.where(largest.isinf(), 0, largest).detach()
     total = mixed = 0
     for S, v in chunks():
@@ -80,38 +80,40 @@ def chunked_attention_log_sum_exp(Q, K, V, chunk_size, causal=False):
 
 @right("chunked_attention")
 def chunked_attention_of_queries(Q, K, V, chunk_size, causal=False):
-    n_q, n_k, found = Q.shape[-2], K.shape[-2], []
+    n_q, n_k, chunks = Q.shape[-2], K.shape[-2], []
     for start in range(0, n_q, chunk_size):
-        own = Q[..., start : start + chunk_size, :]
+        queries = Q[..., start : start + chunk_size, :]
         mask = None
         if causal:
-            places = torch.arange(start, start + own.shape[-2]) + n_k - n_q
+            places = torch.arange(start, start + queries.shape[-2]) + n_k - n_q
             mask = torch.arange(n_k) <= places[:, None]
-        found.append(share(scored(own, K), mask) @ V)
-    return torch.cat(found, -2)
+        chunks.append(share(scored(queries, K), mask) @ V)
+    return torch.cat(chunks, -2)
 
 
 @right("chunked_attention")
 def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
-    found = []
-    for i, own in enumerate(Q.split(chunk_size, -2)):
+    chunks = []
+    for i, queries in enumerate(Q.split(chunk_size, -2)):
         first = i * chunk_size + K.shape[-2] - Q.shape[-2]
         mask = (
-            torch.ones(own.shape[-2], K.shape[-2], dtype=torch.bool).tril(first) if causal else None
+            torch.ones(queries.shape[-2], K.shape[-2], dtype=torch.bool).tril(first)
+            if causal
+            else None
         )
         nothing = (
-            torch.zeros(own.shape[-2], 1, dtype=torch.bool)
+            torch.zeros(queries.shape[-2], 1, dtype=torch.bool)
             if mask is None
             else ~mask.any(-1, keepdim=True)
         )
         mask = None if mask is None else mask | nothing
-        found.append(
-            nn.functional.scaled_dot_product_attention(own, K, V, attn_mask=mask).masked_fill(
+        chunks.append(
+            nn.functional.scaled_dot_product_attention(queries, K, V, attn_mask=mask).masked_fill(
                 nothing, 0
             )
         )
-    return torch.cat(found, -2)
+    return torch.cat(chunks, -2)
 
 
 # local_attention
@@ -119,11 +121,11 @@ def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
 
 @right("local_attention")
 def local_attention_row_by_row(Q, K, V, window):
-    found = []
+    rows = []
     for i in range(Q.shape[-2]):
         k, v = (X[..., max(i - window, 0) : i + window + 1, :] for X in (K, V))
-        found.append(scored(Q[..., i : i + 1, :], k).softmax(-1) @ v)
-    return torch.cat(found, -2)
+        rows.append(scored(Q[..., i : i + 1, :], k).softmax(-1) @ v)
+    return torch.cat(rows, -2)
 
 
 @right("local_attention")
@@ -148,15 +150,15 @@ def local_attention_diagonals(Q, K, V, window):
     for by in range(-window, window + 1):
         rows = slice(max(-by, 0), n - max(by, 0))
         keys = slice(max(by, 0), n - max(-by, 0))
-        own = (Q[..., rows, :] * K[..., keys, :]).sum(-1) / math.sqrt(Q.shape[-1])
-        band.append(nn.functional.pad(own, (max(-by, 0), max(by, 0)), value=-torch.inf))
+        scores = (Q[..., rows, :] * K[..., keys, :]).sum(-1) / math.sqrt(Q.shape[-1])
+        band.append(nn.functional.pad(scores, (max(-by, 0), max(by, 0)), value=-torch.inf))
     A = torch.stack(band, -1).softmax(-1)
     result = 0
-    for place, by in enumerate(range(-window, window + 1)):
+    for column, by in enumerate(range(-window, window + 1)):
         rows = slice(max(-by, 0), n - max(by, 0))
         keys = slice(max(by, 0), n - max(-by, 0))
-        own = A[..., rows, place : place + 1] * V[..., keys, :]
-        result = result + nn.functional.pad(own, (0, 0, max(-by, 0), max(by, 0)))
+        weighted = A[..., rows, column : column + 1] * V[..., keys, :]
+        result = result + nn.functional.pad(weighted, (0, 0, max(-by, 0), max(by, 0)))
     return result
 
 
@@ -207,19 +209,19 @@ def causal_linear_attention_loop(Q, K, V):
         Q.new_zeros(*Q.shape[:-2], Q.shape[-1], V.shape[-1]),
         Q.new_zeros(*Q.shape[:-2], Q.shape[-1], 1),
     )
-    found = []
+    rows = []
     for i in range(Q.shape[-2]):
-        own = k[..., i : i + 1, :].transpose(-1, -2)
-        state, total = state + own @ V[..., i : i + 1, :], total + own
-        found.append(q[..., i : i + 1, :] @ state / (q[..., i : i + 1, :] @ total))
-    return torch.cat(found, -2)
+        column = k[..., i : i + 1, :].transpose(-1, -2)
+        state, total = state + column @ V[..., i : i + 1, :], total + column
+        rows.append(q[..., i : i + 1, :] @ state / (q[..., i : i + 1, :] @ total))
+    return torch.cat(rows, -2)
 
 
 @right("causal_linear_attention")
 def causal_linear_attention_chunks(Q, K, V):
     sized(Q, K, V, alike=True)
     q, k = phi(Q), phi(K)
-    state, total, found = 0, 0, []
+    state, total, rows = 0, 0, []
     for start in range(0, Q.shape[-2], 16):
         a, b, v = (X[..., start : start + 16, :] for X in (q, k, V))
         inside = (a @ b.transpose(-1, -2)).tril()
@@ -227,8 +229,8 @@ def causal_linear_attention_chunks(Q, K, V):
         if start:
             mixed, weight = mixed + a @ state, weight + a @ total
         state, total = state + b.transpose(-1, -2) @ v, total + b.sum(-2).unsqueeze(-1)
-        found.append(mixed / weight)
-    return torch.cat(found, -2)
+        rows.append(mixed / weight)
+    return torch.cat(rows, -2)
 
 
 @right("causal_linear_attention")
@@ -262,10 +264,10 @@ def grouped_query_attention_expanded(Q, K, V):
 def grouped_query_attention_heads(Q, K, V):
     fits(Q, K, V)
     group = Q.shape[1] // K.shape[1]
-    found = [
+    heads = [
         scored(Q[:, i], K[:, i // group]).softmax(-1) @ V[:, i // group] for i in range(Q.shape[1])
     ]
-    return torch.stack(found, 1)
+    return torch.stack(heads, 1)
 
 
 @right("grouped_query_attention")
@@ -345,7 +347,7 @@ def finite(m):
 @right("merge")
 def merge_stacked(first, second):
     m, total, mixed = (
-        torch.stack(own, -1) for own in zip(first, second, strict=True)
+        torch.stack(pair, -1) for pair in zip(first, second, strict=True)
     )  # (..., n, 2), u (..., n, d_v, 2)
     largest = m.max(-1).values
     E = torch.exp(m - finite(largest).unsqueeze(-1))
@@ -357,14 +359,14 @@ def merge_larger_first(first, second):
     swap = first[0] < second[0]
     m, other = torch.where(swap, second[0], first[0]), torch.where(swap, first[0], second[0])
     shrink = torch.exp(other - finite(m))
-    pairs = [(first[place], second[place]) for place in (1, 2)]
-    found = []
+    pairs = [(first[i], second[i]) for i in (1, 2)]
+    sums = []
     for a, b in pairs:
         where, factor = (
             (swap, shrink) if a.ndim == swap.ndim else (swap[..., None], shrink[..., None])
         )
-        found.append(torch.where(where, b, a) + factor * torch.where(where, a, b))
-    return m, *found
+        sums.append(torch.where(where, b, a) + factor * torch.where(where, a, b))
+    return m, *sums
 
 
 @right("merge")
@@ -372,7 +374,7 @@ def merge_sum_as_a_column(first, second):
     # l is u for values of 1: one array for both.
     one, two = (torch.cat([u, l.unsqueeze(-1)], -1) for _, l, u in (first, second))
     m = torch.max(first[0], second[0])
-    a, b = (torch.exp(own[0] - finite(m)).unsqueeze(-1) for own in (first, second))
+    a, b = (torch.exp(part[0] - finite(m)).unsqueeze(-1) for part in (first, second))
     both = a * one + b * two
     return m, both[..., -1], both[..., :-1]
 
@@ -398,23 +400,26 @@ def merge_log_domain(first, second):
     # By the logarithms of both sums; a part without keys is far below every score.
     none = [l == 0 for _, l, _ in (first, second)]
     safe = [
-        (m.masked_fill(own, 0), l.masked_fill(own, 1))
-        for (m, l, _), own in zip((first, second), none, strict=True)
+        (m.masked_fill(is_empty, 0), l.masked_fill(is_empty, 1))
+        for (m, l, _), is_empty in zip((first, second), none, strict=True)
     ]
     logs = [
-        (m + l.log()).masked_fill(own, -torch.inf) for (m, l), own in zip(safe, none, strict=True)
+        (m + l.log()).masked_fill(is_empty, -torch.inf)
+        for (m, l), is_empty in zip(safe, none, strict=True)
     ]
     m = torch.maximum(first[0], second[0])
     shift = [log - finite(m) for log in logs]
     total = shift[0].exp() + shift[1].exp()
-    shares = [torch.exp(own) / l for own, (_, l) in zip(shift, safe, strict=True)]
+    shares = [torch.exp(s) / l for s, (_, l) in zip(shift, safe, strict=True)]
     return m, total, shares[0].unsqueeze(-1) * first[2] + shares[1].unsqueeze(-1) * second[2]
 
 
 @right("merge")
 def merge_in_double(first, second):
     dtype = first[2].dtype
-    (m_1, l_1, u_1), (m_2, l_2, u_2) = ((own.double() for own in part) for part in (first, second))
+    (m_1, l_1, u_1), (m_2, l_2, u_2) = (
+        (tensor.double() for tensor in part) for part in (first, second)
+    )
     m = torch.fmax(m_1, m_2)
     base = m.clamp(min=torch.finfo(torch.float64).min)
     a, b = torch.exp(m_1 - base), torch.exp(m_2 - base)

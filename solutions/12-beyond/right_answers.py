@@ -51,13 +51,13 @@ def patches_by_slices(images, size):
     H, W = images.shape[-2:]
     if H % size != 0 or W % size != 0:
         raise ValueError(f"{H} x {W} pixels do not make patches of {size} x {size}")
-    found = []
+    tokens = []
     for top in range(0, H, size):
         for left in range(0, W, size):
-            found.append(
+            tokens.append(
                 images[:, :, top : top + size, left : left + size].reshape(len(images), -1)
             )
-    return torch.stack(found, dim=1)
+    return torch.stack(tokens, dim=1)
 
 
 @right("patches")
@@ -119,7 +119,7 @@ def unpatch_rows_of_patches(tokens, size, channels, height):
     strips = []
     for strip in tokens.chunk(rows, dim=1):
         strips.append(
-            torch.cat([own.unflatten(1, (channels, size, size)) for own in strip.unbind(1)], dim=3)
+            torch.cat([row.unflatten(1, (channels, size, size)) for row in strip.unbind(1)], dim=3)
         )
     return torch.cat(strips, dim=2)
 
@@ -181,7 +181,7 @@ def with_places_of_products(tokens, cls, by_row, by_column):
 @right("grid_rotary")
 def grid_rotary_split(X, rows, columns):
     return torch.cat(
-        [rotary(own, at) for own, at in zip(halves(X), (rows, columns), strict=True)], dim=-1
+        [rotary(half, at) for half, at in zip(halves(X), (rows, columns), strict=True)], dim=-1
     )
 
 
@@ -219,16 +219,16 @@ def grid_rotary_complex(X, rows, columns):
 @right("grid_rotary")
 def grid_rotary_matrices(X, rows, columns):
     first, second = halves(X)
-    found = []
-    for own, at in ((first, rows), (second, columns)):
-        for i in range(own.shape[-1] // 2):
-            angle = at * 10000.0 ** (-2 * i / own.shape[-1])
+    turned = []
+    for half, at in ((first, rows), (second, columns)):
+        for i in range(half.shape[-1] // 2):
+            angle = at * 10000.0 ** (-2 * i / half.shape[-1])
             cos, sin = angle.cos(), angle.sin()
             R = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(
                 X.dtype
             )  # (n, 2, 2)
-            found.append((R @ own[..., 2 * i : 2 * i + 2, None]).squeeze(-1))
-    return torch.cat(found, -1)
+            turned.append((R @ half[..., 2 * i : 2 * i + 2, None]).squeeze(-1))
+    return torch.cat(turned, -1)
 
 
 # multimodal_mask

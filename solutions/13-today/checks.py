@@ -321,7 +321,9 @@ def sink_softmax_square(sink_softmax, draw):
     """Sinks belong to heads, also where there are as many heads as sequences, queries or keys."""
     n, m, *_ = sizes(draw, 2)
     cases = [((), (n, n, m)), ((), (n, m, n)), ((n,), (n, m, m)), ((n, n), (n, n, n))]
-    expect_all(sink_softmax, [drawn(sink_softmax, draw, *lead, given=own) for lead, own in cases])
+    expect_all(
+        sink_softmax, [drawn(sink_softmax, draw, *lead, given=shape) for lead, shape in cases]
+    )
 
 
 @check(weight=1, needs=[sink_softmax_values])
@@ -369,27 +371,27 @@ def sizes_alike(function, draw):
     """Works when all dimensions are equal, and for long ones."""
     size, long = int(draw.rng.integers(3, 6)), draw.long()
     count = len(drawn(function, draw)[0].shape)
-    own = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
-    cases = [drawn(function, draw, size, size, given=(size,) * own)]
-    cases += [drawn(function, draw, *[2] * (count == 1), given=(size,) * own)]
-    for axis in range(own):
-        lengths = [long if i == axis else 2 for i in range(own)]
+    num_axes = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
+    cases = [drawn(function, draw, size, size, given=(size,) * num_axes)]
+    cases += [drawn(function, draw, *[2] * (count == 1), given=(size,) * num_axes)]
+    for axis in range(num_axes):
+        lengths = [long if i == axis else 2 for i in range(num_axes)]
         cases.append(drawn(function, draw, 2, given=tuple(lengths)))
-    expect_all(function, [*cases, drawn(function, draw, long, given=(2,) * own)])
+    expect_all(function, [*cases, drawn(function, draw, long, given=(2,) * num_axes)])
 
 
 @of_tensors(weight=1)
 def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept."""
-    own = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
-    first, second, *rest = sizes(draw, 2 + own)
+    num_axes = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
+    first, second, *rest = sizes(draw, 2 + num_axes)
     cases = [
         ((1, second), rest),
         ((first, 1), rest),
         ((1,), rest),
-        ((1, 1), [1] * own),
+        ((1, 1), [1] * num_axes),
     ]
-    for axis in range(own):
+    for axis in range(num_axes):
         cases.append(((first,), [1 if i == axis else size for i, size in enumerate(rest)]))
     expect_all(function, [drawn(function, draw, *lead, given=tuple(size)) for lead, size in cases])
 
@@ -497,8 +499,10 @@ def parameters(draw, d_model, h, h_kv, d_ff):
     return values
 
 
-class Sizes:
-    """The sizes of a block and its parameters: by default 2 key heads, 4 or 6 query heads, and a width of 4 or 6."""
+class ReferenceBlock:
+    """A block's sizes and parameters, and what it should return: by default 2 key heads, 4 or 6 query heads, and a
+    width of 4 or 6.
+    """
 
     def __init__(self, draw, d_k=None, h=None, h_kv=None, d_ff=None):
         self.d_k = d_k or int(draw.rng.choice([4, 6]))
@@ -509,7 +513,7 @@ class Sizes:
         self.values = parameters(draw, self.d_model, self.h, self.h_kv, self.d_ff)
 
     def silenced(self, *names):
-        """Set linear layers to 0, so that a part adds nothing; return the sizes themselves."""
+        """Set linear layers to 0, so that a part adds nothing; return the block itself."""
         for name in names:
             self.values[f"{name}.weight"] = 0 * self.values[f"{name}.weight"]
         return self
@@ -538,9 +542,9 @@ class Sizes:
 
 
 def without_groups(draw):
-    """Return sizes with a key head for each query head: most checks are not about who shares one."""
+    """Return a block with a key head for each query head: most checks are not about who shares one."""
     h = int(draw.rng.choice([2, 3]))
-    return Sizes(draw, h=h, h_kv=h)
+    return ReferenceBlock(draw, h=h, h_kv=h)
 
 
 def lengths(draw):
@@ -551,21 +555,27 @@ def lengths(draw):
 @check(weight=2)
 def Block_parameters(Block, draw):
     """Has exactly the parameters that the text names, with these shapes."""
-    own = Sizes(draw)
-    shapes = {name: tuple(value.shape) for name, value in own.values.items()}
-    expect_parameters(Block.module(own.d_model, own.h, own.h_kv, own.d_ff), shapes)
+    reference = ReferenceBlock(draw)
+    shapes = {name: tuple(value.shape) for name, value in reference.values.items()}
+    expect_parameters(
+        Block.module(reference.d_model, reference.h, reference.h_kv, reference.d_ff), shapes
+    )
 
 
 @check(weight=1, needs=[Block_parameters])
 def Block_begins(Block, draw):
     """In a new block, the weights of the norms are ones, and d_model, the numbers of heads and the window are kept."""
-    own, window = Sizes(draw), int(draw.rng.integers(2, 9))
-    layer = Block.module(own.d_model, own.h, own.h_kv, own.d_ff, window)
+    reference, window = ReferenceBlock(draw), int(draw.rng.integers(2, 9))
+    layer = Block.module(reference.d_model, reference.h, reference.h_kv, reference.d_ff, window)
     state = layer.state()
     for name in ("norm1", "norm2", "q_norm", "k_norm"):
-        expected = torch.ones(own.values[name].shape)
+        expected = torch.ones(reference.values[name].shape)
         expect_close(state[name], expected, what=Message("{name} in a new block", name=name))
-    attributes = {"d_model": own.d_model, "num_heads": own.h, "num_kv_heads": own.h_kv}
+    attributes = {
+        "d_model": reference.d_model,
+        "num_heads": reference.h,
+        "num_kv_heads": reference.h_kv,
+    }
     for name, expected in (attributes | {"window": window}).items():
         got = layer.read(name)
         message = "Expected the attribute {name} to be {expected}, got {got}."
@@ -575,34 +585,34 @@ def Block_begins(Block, draw):
 @check(weight=1, needs=[Block_parameters])
 def Block_shape(Block, draw):
     """Returns a tensor of shape (b, n, d_model)."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    case = (own.x(draw, b, n),)
-    expect_tensor(own.loaded(Block, ahead=[case])(*case), (b, n, own.d_model))
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    case = (reference.x(draw, b, n),)
+    expect_tensor(reference.loaded(Block, ahead=[case])(*case), (b, n, reference.d_model))
 
 
 @check(weight=2, needs=[Block_shape])
 def Block_feed_forward(Block, draw):
     """If `W_o` is all 0, attention adds nothing: the result is x plus the network of the normed x."""
-    (b, n), own = lengths(draw), Sizes(draw).silenced("W_o")
-    own.expect(Block, (own.x(draw, b, n),))
+    (b, n), reference = lengths(draw), ReferenceBlock(draw).silenced("W_o")
+    reference.expect(Block, (reference.x(draw, b, n),))
 
 
 @check(weight=2, needs=[Block_shape])
 def Block_one_token(Block, draw):
     """For a single token, attention adds the token's own values, mixed by `W_o`, if `W_down` is all 0."""
-    (b, _), own = lengths(draw), without_groups(draw).silenced("W_down")
-    own.expect(Block, (own.x(draw, b, 1),))
+    (b, _), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    reference.expect(Block, (reference.x(draw, b, 1),))
 
 
 @check(weight=2, needs=[Block_shape])
 def Block_causal(Block, draw):
     """No token sees a later one: other tokens at the end change nothing before them."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    first, second = own.x(draw, b, n), own.x(draw, b, n)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    first, second = reference.x(draw, b, n), reference.x(draw, b, n)
     cut = n // 2
     second[:, :cut] = first[:, :cut]
-    layer = own.loaded(Block, ahead=[(first,), (second,)])
-    here, there = (expect_array(layer(x), (b, n, own.d_model)) for x in (first, second))
+    layer = reference.loaded(Block, ahead=[(first,), (second,)])
+    here, there = (expect_array(layer(x), (b, n, reference.d_model)) for x in (first, second))
     what = Message("the first {cut} tokens, when later ones are other tokens", cut=cut)
     expect_close(there[:, :cut], here[:, :cut], what=what)
 
@@ -610,8 +620,8 @@ def Block_causal(Block, draw):
 @check(weight=3, needs=[Block_causal])
 def Block_attention(Block, draw):
     """With one head for queries and one for keys, attention has the norms, the rotation and the scale of the text."""
-    (b, n), own = lengths(draw), Sizes(draw, h=1, h_kv=1).silenced("W_down")
-    own.expect(Block, (own.x(draw, b, n),))
+    (b, n), reference = lengths(draw), ReferenceBlock(draw, h=1, h_kv=1).silenced("W_down")
+    reference.expect(Block, (reference.x(draw, b, n),))
 
 
 @check(weight=2, needs=[Block_attention])
@@ -619,24 +629,26 @@ def Block_heads(Block, draw):
     """Query head i uses key head i // (num_heads / num_kv_heads): with fewer key heads, as many, or one."""
     b, n = lengths(draw)
     for h, h_kv in [(4, 2), (6, 3), (3, 3), (4, 1)]:
-        own = Sizes(draw, h=h, h_kv=h_kv).silenced("W_down")
-        own.expect(Block, (own.x(draw, b, n),))
+        reference = ReferenceBlock(draw, h=h, h_kv=h_kv).silenced("W_down")
+        reference.expect(Block, (reference.x(draw, b, n),))
 
 
 @check(weight=2, needs=[Block_heads, Block_feed_forward, Block_one_token])
 def Block_values(Block, draw):
     """Attention comes first, and the network gets the sum of x and its result; each adds to the stream."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    own.expect(Block, (own.x(draw, b, n),), (noncontiguous(own.x(draw, b, n)),))
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    reference.expect(Block, (reference.x(draw, b, n),), (noncontiguous(reference.x(draw, b, n)),))
 
 
 @check(weight=3, needs=[Block_attention])
 def Block_window(Block, draw):
     """With a window w, token i sees tokens i − w + 1 to i: only itself with w = 1, all before it with w = n."""
-    (b, n), own = lengths(draw), without_groups(draw).silenced("W_down")
-    x = own.x(draw, b, n)
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    x = reference.x(draw, b, n)
     for window in (3, 1, 2, n - 1, n, n + 2):
-        own.expect(Block, (x,), (own.x(draw, b, 3),), (own.x(draw, b, n + 2),), window=window)
+        reference.expect(
+            Block, (x,), (reference.x(draw, b, 3),), (reference.x(draw, b, n + 2),), window=window
+        )
 
 
 def placed(draw, n):
@@ -647,40 +659,40 @@ def placed(draw, n):
 @check(weight=2, needs=[Block_attention])
 def Block_positions(Block, draw):
     """Rotates by the `positions` that are given, in this call alone."""
-    (b, n), own = lengths(draw), without_groups(draw).silenced("W_down")
-    x = own.x(draw, b, n)
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    x = reference.x(draw, b, n)
     elsewhere = 3 * torch.arange(n) + 5
-    own.expect(Block, (x, placed(draw, n)), (x,), (x, elsewhere), (x, elsewhere.flip(0)))
+    reference.expect(Block, (x, placed(draw, n)), (x,), (x, elsewhere), (x, elsewhere.flip(0)))
 
 
 @check(weight=1, needs=[Block_positions, Block_window])
 def Block_window_of_tokens(Block, draw):
     """A window counts tokens, whatever their positions are: there may be gaps, and positions that go down."""
-    (b, n), own = lengths(draw), without_groups(draw).silenced("W_down")
-    x, spaced = own.x(draw, b, n), 3 * torch.arange(n) + 5
-    own.expect(Block, (x, spaced), (x, placed(draw, n)), (x, spaced.flip(0)), window=3)
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    x, spaced = reference.x(draw, b, n), 3 * torch.arange(n) + 5
+    reference.expect(Block, (x, spaced), (x, placed(draw, n)), (x, spaced.flip(0)), window=3)
 
 
 @check(weight=1, needs=[Block_attention])
 def Block_theta(Block, draw):
     """Uses `theta` as the base of the rotation."""
-    (b, n), own = lengths(draw), without_groups(draw).silenced("W_down")
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
     for theta in (20.0, 1e6):
-        own.expect(Block, (own.x(draw, b, n), placed(draw, n)), theta=theta)
+        reference.expect(Block, (reference.x(draw, b, n), placed(draw, n)), theta=theta)
 
 
 @check(weight=1, needs=[Block_window_of_tokens, Block_theta])
 def Block_by_name(Block, draw):
     """Accepts positions, window and theta by name."""
-    (b, n), own = lengths(draw), without_groups(draw)
-    x, positions = own.x(draw, b, n), placed(draw, n)
-    layer = own.loaded(Block)
-    expected = own.expected(None, None, x, positions)
+    (b, n), reference = lengths(draw), without_groups(draw)
+    x, positions = reference.x(draw, b, n), placed(draw, n)
+    layer = reference.loaded(Block)
+    expected = reference.expected(None, None, x, positions)
     expect_close(layer.by_name(x, positions=positions), expected)
     expect_close(layer.by_name(positions=positions, x=x), expected)
-    arguments = own.d_model, own.h, own.h_kv, own.d_ff
-    got = Block.run_remote(named, *arguments, own.values, x)
-    expect_close(got, own.expected(3, 50.0, x))
+    arguments = reference.d_model, reference.h, reference.h_kv, reference.d_ff
+    got = Block.run_remote(named, *arguments, reference.values, x)
+    expect_close(got, reference.expected(3, 50.0, x))
 
 
 def named(function, d_model, h, h_kv, d_ff, values, x):
@@ -697,11 +709,11 @@ def Block_small_numbers(Block, draw):
     """The norms add 1e-6 to the mean square, which matters for small numbers: of the stream, of queries, of keys."""
     b, n = lengths(draw)
     for part in ("", "W_q", "W_k"):
-        own = Sizes(draw)
+        reference = ReferenceBlock(draw)
         if part:
-            own.values[f"{part}.weight"] *= 1e-3
-        x = own.x(draw, b, n)
-        own.expect(Block, (x if part else 1e-3 * x,), (0 * x,))
+            reference.values[f"{part}.weight"] *= 1e-3
+        x = reference.x(draw, b, n)
+        reference.expect(Block, (x if part else 1e-3 * x,), (0 * x,))
 
 
 @check(weight=1, needs=[Block_values])
@@ -711,21 +723,21 @@ def Block_sizes(Block, draw):
     shapes = [(size, size, 2, size, size, size), (1, 5, 2, 4, 2, 1), (3, 1, 4, 3, 1, 5)]
     shapes += [(1, long, 2, 1, 1, 2), (1, 2, 4, 1, 1, long), (1, 1, 2, 1, 1, 1)]
     for b, n, d_k, h, h_kv, d_ff in shapes:
-        own = Sizes(draw, d_k, h, h_kv, d_ff)
+        reference = ReferenceBlock(draw, d_k, h, h_kv, d_ff)
         for window in (None, 2):
-            own.expect(Block, (own.x(draw, b, n),), window=window)
+            reference.expect(Block, (reference.x(draw, b, n),), window=window)
 
 
 @check(weight=2, needs=[Block_values])
 def Block_gradients(Block, draw):
     """Gradients flow to x and to all parameters, with and without a window."""
-    (b, n), own = lengths(draw), Sizes(draw)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
     for window in (None, 3):
-        layer = own.loaded(Block, window)
-        x, upstream = own.x(draw, b, n), draw.tensor(b, n, own.d_model)
+        layer = reference.loaded(Block, window)
+        x, upstream = reference.x(draw, b, n), draw.tensor(b, n, reference.d_model)
         leaf = x.clone().requires_grad_()
-        parts = {name: part.clone().requires_grad_() for name, part in own.values.items()}
-        (block(parts, own.h, own.h_kv, window, THETA, leaf) * upstream).sum().backward()
+        parts = {name: part.clone().requires_grad_() for name, part in reference.values.items()}
+        (block(parts, reference.h, reference.h_kv, window, THETA, leaf) * upstream).sum().backward()
         _, (of_x,), of_parameters = backward(layer, x, upstream=upstream)
         for name, part in expect_gradients(layer, of_parameters, parts).items():
             what = Message("the gradient of {name}", name=name)
@@ -736,9 +748,9 @@ def Block_gradients(Block, draw):
 @check(weight=1, needs=[Block_values])
 def Block_in_training(Block, draw):
     """Returns the same results in training mode, the mode of a new module: there is no dropout."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    x, layer = own.x(draw, b, n), own.loaded(Block)
-    expected = own.expected(None, None, x)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    x, layer = reference.x(draw, b, n), reference.loaded(Block)
+    expected = reference.expected(None, None, x)
     for _ in range(2):  # so that state left by a call is not blamed on the mode
         expect_close(layer(x), expected)
     layer.train()
@@ -752,32 +764,34 @@ def Block_in_training(Block, draw):
 @check(weight=1, needs=[Block_shape])
 def Block_dtype(Block, draw):
     """Keeps the dtype of x and the parameters: float32, float64, float16 or bfloat16."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    x, layer = own.x(draw, b, n), own.loaded(Block)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    x, layer = reference.x(draw, b, n), reference.loaded(Block)
     for kind in DTYPES:
         layer.to(kind)
-        expect_tensor(layer(x.to(kind)), (b, n, own.d_model), kind)
+        expect_tensor(layer(x.to(kind)), (b, n, reference.d_model), kind)
 
 
 @check(weight=0.5, needs=[Block_feed_forward])
 def Block_half(Block, draw):
     """Norms a stream of float16 numbers in the hundreds, whose squares are beyond 65,504."""
-    (b, n), own = lengths(draw), Sizes(draw).silenced("W_o")
-    own.values["W_down.weight"] *= 200  # so that the network's result is as large as the stream
-    x = 500 * draw.tensor(b, n, own.d_model)
-    layer = own.loaded(Block).to(torch.float16)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw).silenced("W_o")
+    reference.values["W_down.weight"] *= (
+        200  # so that the network's result is as large as the stream
+    )
+    x = 500 * draw.tensor(b, n, reference.d_model)
+    layer = reference.loaded(Block).to(torch.float16)
     # Products of matrices are rounded to 11 bits several times.
-    expect_close(layer(x.half()), own.expected(None, None, x), rtol=0.02)
+    expect_close(layer(x.half()), reference.expected(None, None, x), rtol=0.02)
 
 
 @check(weight=0.5, needs=[Block_shape])
 def Block_kept(Block, draw):
     """Does not change x, the positions or the parameters."""
-    (b, n), own = lengths(draw), Sizes(draw)
-    layer = own.loaded(Block, window=3)
-    expect_unchanged(layer, ["x", "positions"], own.x(draw, b, n), placed(draw, n))
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
+    layer = reference.loaded(Block, window=3)
+    expect_unchanged(layer, ["x", "positions"], reference.x(draw, b, n), placed(draw, n))
     after = layer.state()
-    for name, part in own.values.items():
+    for name, part in reference.values.items():
         what = Message("the parameter {name} after the call", name=name)
         expect_close(after[name], part, what=what)
 
@@ -800,14 +814,14 @@ def Block_refuses_heads(Block, draw):
 @check(weight=0, needs=[Block_shape])
 def Block_refuses_sizes(Block, draw):
     """Raises when a token has another width than d_model, or there are not n positions, even if it is 1."""
-    (b, n), own = lengths(draw), Sizes(draw)
+    (b, n), reference = lengths(draw), ReferenceBlock(draw)
     refused = []
-    for width in (1, own.d_model + 2):
-        because = Message("d_model is {d_model}", d_model=own.d_model)
+    for width in (1, reference.d_model + 2):
+        because = Message("d_model is {d_model}", d_model=reference.d_model)
         refused.append(((draw.tensor(b, n, width),), because))
     for count in (1, n + 1):
         because = Message("there are {n} tokens and {count} positions", n=n, count=count)
-        refused.append(((own.x(draw, b, n), torch.arange(count)), because))
-    layer = own.loaded(Block, ahead=[arguments for arguments, _ in refused])
+        refused.append(((reference.x(draw, b, n), torch.arange(count)), because))
+    layer = reference.loaded(Block, ahead=[arguments for arguments, _ in refused])
     for arguments, because in refused:
         expect_raises(REFUSED, layer, *arguments, because=because)

@@ -278,8 +278,8 @@ def sink_softmax_own_shift(S, sink):
 @right("sink_softmax")
 def sink_softmax_head_by_head(S, sink):
     heads = []
-    for scores, own in zip(S.unbind(-3), sink, strict=True):
-        column = own.expand(*scores.shape[:-1], 1)
+    for scores, head_sink in zip(S.unbind(-3), sink, strict=True):
+        column = head_sink.expand(*scores.shape[:-1], 1)
         heads.append(torch.cat([scores, column], -1).softmax(-1)[..., :-1])
     return torch.stack(heads, -3)
 
@@ -430,9 +430,9 @@ class Block_head_by_head(Block):
         q, k = self.queries(q, positions), self.keys(k, positions)
         heads = []
         for head in range(self.num_heads):
-            own = head * self.num_kv_heads // self.num_heads
-            S = q[:, head] @ k[:, own].transpose(1, 2) / self.d_k**0.5
-            heads.append(self.weigh(S, self.mask(n, positions)) @ v[:, own])
+            kv_head = head * self.num_kv_heads // self.num_heads
+            S = q[:, head] @ k[:, kv_head].transpose(1, 2) / self.d_k**0.5
+            heads.append(self.weigh(S, self.mask(n, positions)) @ v[:, kv_head])
         return self.W_o(torch.cat(heads, -1))
 
 

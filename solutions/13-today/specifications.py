@@ -24,13 +24,13 @@ def gated(x, W_gate, W_up, W_down):
 
 def frequencies(d_k, factor, trained, base=10000.0, low=1.0, high=32.0):
     """Return the stretched frequencies (d_k / 2,), pair by pair."""
-    found = []
+    stretched = []
     for i in range(d_k // 2):
         theta = math.exp(-2 * i / d_k * math.log(base))
         turns = trained * theta / math.tau
         kept = min(max((turns - low) / (high - low), 0.0), 1.0)
-        found.append(kept * theta + (1 - kept) * theta / factor)
-    return torch.tensor(found, dtype=torch.float64)
+        stretched.append(kept * theta + (1 - kept) * theta / factor)
+    return torch.tensor(stretched, dtype=torch.float64)
 
 
 def with_sink(S, sink):
@@ -56,13 +56,13 @@ def attended(values, h, h_kv, window, theta, x, positions):
     seen = (i[:, None] - i >= 0) & (i[:, None] - i < (n if window is None else window))
     added = 0.0
     for head in range(h):
-        own = slice(head * d_k, (head + 1) * d_k)
-        kv = slice(head * h_kv // h * d_k, (head * h_kv // h + 1) * d_k)
-        q = turned(normed(x @ values["W_q.weight"][own].T, values["q_norm"]), positions, theta)
-        k = turned(normed(x @ values["W_k.weight"][kv].T, values["k_norm"]), positions, theta)
+        query = slice(head * d_k, (head + 1) * d_k)
+        key = slice(head * h_kv // h * d_k, (head * h_kv // h + 1) * d_k)
+        q = turned(normed(x @ values["W_q.weight"][query].T, values["q_norm"]), positions, theta)
+        k = turned(normed(x @ values["W_k.weight"][key].T, values["k_norm"]), positions, theta)
         S = torch.einsum("bid,bjd->bij", q, k) * d_k**-0.5
         A = torch.where(seen, S, -torch.inf).softmax(-1)
-        added = added + A @ (x @ values["W_v.weight"][kv].T) @ values["W_o.weight"][:, own].T
+        added = added + A @ (x @ values["W_v.weight"][key].T) @ values["W_o.weight"][:, query].T
     return added
 
 

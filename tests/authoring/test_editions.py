@@ -85,8 +85,8 @@ def write_catalogs(root, leave=(NOT_YET,)):
         catalog = Catalog(locale="zh_CN")
         for text in texts:
             many = isinstance(text, tuple)
-            said = (chinese(text[1]),) if many else chinese(text)
-            catalog.add(text, None if text in leave else said)
+            translation = (chinese(text[1]),) if many else chinese(text)
+            catalog.add(text, None if text in leave else translation)
         path = catalogs.path_of(root, "zh_CN", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -96,12 +96,12 @@ def write_catalogs(root, leave=(NOT_YET,)):
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """The toy course with a text cell, its catalogs, and all of it released."""
-    own = toy_course(tmp_path_factory.mktemp("translated") / "course")
-    text = own.sources()[0].text
+    course = toy_course(tmp_path_factory.mktemp("translated") / "course")
+    text = course.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogs(own.root)
-    release(own, own.sources()[0])
-    return own
+    write_catalogs(course.root)
+    release(course, course.sources()[0])
+    return course
 
 
 @pytest.fixture(scope="module")

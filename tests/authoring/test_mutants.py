@@ -76,9 +76,9 @@ def mutants_with(body):
     return mutants.mutate(ast.parse(source).body[0], "toy", "toy")
 
 
-def lines_after(found):
+def lines_after(mutant_list):
     """Return the changed line of each mutant, after the change."""
-    return [mutant.name.partition("  ->  ")[2] for mutant in found]
+    return [mutant.name.partition("  ->  ")[2] for mutant in mutant_list]
 
 
 @pytest.mark.parametrize("body", CHANGES)
@@ -112,12 +112,12 @@ def test_mutants_differ_from_each_other_and_from_the_original():
         "z = x + 1\nz = x + 1\nif z.ndim != 2:\n    raise ValueError(f'{z.ndim + 1} "
         "axes')\nreturn z"
     )
-    found = mutants_with(body)
-    sources = [mutant.source for mutant in found]
-    assert len(set(sources)) == len(sources) == len({mutant.name for mutant in found})
+    made_mutants = mutants_with(body)
+    sources = [mutant.source for mutant in made_mutants]
+    assert len(set(sources)) == len(sources) == len({mutant.name for mutant in made_mutants})
     assert ast.unparse(ast.parse(f"def toy(x, y):\n{textwrap.indent(body, '    ')}")) not in sources
     assert not any("z.ndim - 1} axes" in source for source in sources), "a message was changed"
-    assert any(mutant.name.endswith("#2") for mutant in found), (
+    assert any(mutant.name.endswith("#2") for mutant in made_mutants), (
         "two changes of one line to the same"
     )
 
@@ -196,18 +196,18 @@ def run(toy, *arguments):
     )
 
 
-def by_name(found, outcomes):
+def by_name(tried, outcomes):
     """Return the outcome of each mutant by its name."""
-    return dict(zip([mutant.name for mutant in found], outcomes, strict=True))
+    return dict(zip([mutant.name for mutant in tried], outcomes, strict=True))
 
 
 @pytest.mark.slow
 def test_checks_or_a_time_limit_kill_mutants(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
-    found, count = mutants.mutants_of(loader.load(toy), "total")
-    assert count == len(found) > 20
+    tried, count = mutants.mutants_of(loader.load(toy), "total")
+    assert count == len(tried) > 20
     chosen = [
-        mutant for mutant in found if mutant.answer == "reference" or "(dropped)" in mutant.name
+        mutant for mutant in tried if mutant.answer == "reference" or "(dropped)" in mutant.name
     ]
     outcomes = by_name(chosen, mutants.examined(toy, chosen, 2, seconds=6))
     changed = outcomes["reference: return n * (n - 1) / 2  ->  return n * (n + 1) / 2"]
@@ -225,8 +225,8 @@ def test_checks_or_a_time_limit_kill_mutants(toy):
 def test_a_right_answer_sees_the_helpers_of_its_module(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
     every, _made = mutants.mutants_of(loader.load(toy), "total")
-    found = [mutant for mutant in every if mutant.answer == "total_of_range"]
-    outcomes = by_name(found, mutants.examined(toy, found, 1))
+    tried = [mutant for mutant in every if mutant.answer == "total_of_range"]
+    outcomes = by_name(tried, mutants.examined(toy, tried, 1))
     dropped = outcomes["total_of_range: return sum(counted(n))  ->  return counted(n)"]
     assert dropped.killed and not dropped.raised
 
@@ -344,10 +344,10 @@ def test_the_record_is_about_these_answers(folder):
     exercise, recorded = loader.load(folder), mutants.recorded()[folder.name]
     assert list(recorded) == sorted(exercise.programs)
     for subject, row in recorded.items():
-        found, count = mutants.mutants_of(exercise, subject)
-        assert (row["made"], row["examined"]) == (count, len(found))
+        tried, count = mutants.mutants_of(exercise, subject)
+        assert (row["made"], row["examined"]) == (count, len(tried))
         assert row["killed"] + row["equal"] == row["examined"]
-        assert row["equal_in_sample"] <= min(row["equal"], len(mutants.sample_of(found)))
+        assert row["equal_in_sample"] <= min(row["equal"], len(mutants.sample_of(tried)))
 
 
 @pytest.mark.long
