@@ -47,6 +47,7 @@ PARTS = {  # in the order of their worth
     "check": "kernel and layer beside float64; if anything is wrong, nothing else is measured",
     "ceilings": "copying, and products of matrices",
     "variants": "steps towards faster kernels",
+    "paged": "one step of decoding over a cache in pages",
     "layer": "the layer beside PyTorch's, over n",
     "exercise": "exercise 11, solved and checked",
     "pending": "a class that was graded without a device",

@@ -115,9 +115,27 @@ def gluon(kernel, width, blocks):
     )
 
 
-def for_h100(made, constants, size, **launch):
+def paged(kernel, page_size, width, blocks, group=4):
+    """Compile a kernel of `paged.py`, "decode" or "merge", in bfloat16, for 8 key heads; return
+    what Triton made of it.
+    """
+    import paged
+
+    own = {"D_V": width, "BLOCK_D_V": width}
+    if kernel == "merge":
+        return for_h100(paged._merge, own | {"PARTS": 16}, 2, {"parts": "i32", "found": "*fp32"})
+    own |= {"GROUP": group, "BLOCK_G": max(16, group), "D_K": width, "BLOCK_D_K": width}
+    own |= {"HEADS_KV": 8, "PAGE": page_size, "BLOCK_K": blocks.keys}
+    kinds = {"max_pages": "i32", "out": "*fp32", "table": "*i32", "lengths": "*i32"}
+    launch = {"num_warps": blocks.warps, "num_stages": blocks.stages}
+    return for_h100(paged._decode, own, 2, kinds, **launch)
+
+
+def for_h100(made, constants, size, others=(), **launch):
     """Compile a kernel for an H100 with these constants; its numbers have 2 bytes (bfloat16) or
     4 (float32).
+
+    `others` has the types of arguments that are no matrix of such numbers.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -125,7 +143,7 @@ def for_h100(made, constants, size, **launch):
     from triton.experimental.gluon._runtime import GluonASTSource
 
     kinds = dict.fromkeys(("n_q", "n_k", "heads", "together"), "i32")
-    kinds |= {"scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    kinds |= {"scale": "fp32", "lse": "*fp32", "delta": "*fp32", **dict(others)}
     matrix = "*bf16" if size == 2 else "*fp32"
     types = {
         key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names
@@ -237,7 +255,7 @@ def digests():
         "layer_code": "multi_head_layer.py",
         "steps_code": "variants.py",
     }
-    files |= {"gluon_code": "hopper.py"}
+    files |= {"gluon_code": "hopper.py", "paged_code": "paged.py"}
     # However git ends lines on this system.
     texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
     return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}

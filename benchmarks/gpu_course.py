@@ -165,14 +165,14 @@ class Place:
 def main():
     """Run the author's script, and print what its checks found as one line of JSON."""
     sys.path.insert(0, str(SCRIPT.parent))
-    from checking import placed
+    from checking import use_host
 
     text = SCRIPT.read_text(encoding="utf-8")
     if QUICK:
         text = text.partition(LAST)[0]
     text = text.partition(LAST_FIGURE)[0]
     place = Place()
-    with placed(place):
+    with use_host(place):
         exec(compile(text, str(SCRIPT), "exec"), place.names)  # noqa: S102 (an author's own text)
     print(f"\n{json.dumps(place.found)}")
 

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 import flash_attention as kernels
 import gpu_compile
 import gpu_course
+import gpu_paged
 import gpu_tables
 import gpu_variants
 import numpy as np
@@ -825,6 +826,7 @@ PARTS = {
     "exercise": gpu_course.exercise,
     "pending": gpu_course.pending,
     "variants": gpu_variants.cases,
+    "paged": functools.partial(gpu_paged.cases, captured),
     "attention": attention,
     "layer": layer,
     "leaderboard": leaderboard,

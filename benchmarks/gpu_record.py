@@ -22,6 +22,7 @@ PARTS_OF = {
             "check",
             "tests",
             "variants",
+            "paged",
             "attention",
             "layer",
             "leaderboard",
@@ -34,6 +35,7 @@ PARTS_OF = {
     "layer_code": ("check", "layer", "trace"),
     "steps_code": ("variants",),
     "gluon_code": ("variants",),
+    "paged_code": ("paged",),
 }
 """The parts in which a file of this folder runs: of a changed one, they say nothing any more."""
 

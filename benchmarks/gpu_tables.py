@@ -443,6 +443,33 @@ def _variants(record):
     return body and _table(("kernel", "d_head", "n", *steps), body, right=range(1, 3 + len(steps)))
 
 
+def _paged(record):
+    """A row for each batch: the milliseconds of each way with its fastest blocks, and their ratio
+    to SDPA with one row per sequence.
+    """
+    times = {}
+    for row in (record.get("paged") or {}).get("rows", ()):
+        name = row["implementation"]
+        if row["page_size"] and name.startswith("gather"):
+            name = f"{name}, pages of {row['page_size']}"
+        if row["milliseconds"]:
+            own = times.setdefault((row["batch"], row["n"], row["lengths"]), {})
+            own[name] = min(row["milliseconds"], own.get(name, math.inf))
+    names = list(dict.fromkeys(name for own in times.values() for name in own))
+    body = []
+    for batch, own in times.items():
+        base = own.get("one row, SDPA")
+        said = [
+            f"{own[name]:.3g} ms" + (f", {own[name] / base:.2f}" if base else "")
+            if name in own
+            else ""
+            for name in names
+        ]
+        body.append((*batch, *said))
+    head = ("sequences", "n", "lengths", *names)
+    return body and _table(head, body, right=(0, 1, *range(3, len(head))))
+
+
 def _timing(record):
     own = record.get("timing")
     names = {
@@ -548,4 +575,5 @@ TABLES = {
     "Ways to time": _timing,
     "Block sizes": _tuning,
     "Steps towards faster kernels": _variants,
+    "Decoding over pages": _paged,
 }

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.progress import track
 
 from autograder.authoring import json_entries, loader
-from autograder.checking import Status
+from autograder.checking import Result, Status, machine
 from autograder.course import cores
 from autograder.course.config import ROOT, Exercise, UserError
 
@@ -104,6 +104,11 @@ Definition = ast.FunctionDef | ast.ClassDef
 DROPPED = "(dropped)"
 """The replacement for a statement that is left out."""
 
+NO_RESULT = "(no result)"
+"""In place of a check's name, where none failed, but one had no result although the machine has
+what it needs: the course's own answer failed as well.
+"""
+
 MESSAGES = {ast.JoinedStr, ast.Raise}
 """Nodes that only make a message: they are not changed inside."""
 
@@ -125,7 +130,8 @@ class Mutant:
 class Outcome:
     """The checks' results for a mutant.
 
-    `first` has the check that failed first under each seed, "" where all passed. `raised` says
+    `first` has the check that failed first under each seed, "" where all passed, `NO_RESULT` where
+    that is unknown. `raised` says
     whether the function raised an error there, which the student reads, `explained` whether the
     check's own sentence says how the result differs; `cause` and `relation` whether one of them was
     named. `advice` says whether only advice rejected it under some seed, so that no point was lost.
@@ -144,7 +150,12 @@ class Outcome:
         """Whether it was rejected under every seed; a check that notices it only by chance is
         not good enough.
         """
-        return all(self.first)
+        return all(self.first) and NO_RESULT not in self.first
+
+    @property
+    def survived(self) -> bool:
+        """Whether all checks passed under some seed."""
+        return "" in self.first
 
 
 # Changing a syntax tree in one place.
@@ -583,7 +594,8 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             ignored = _ignored_advice(folder, mutant.subject, mutant.answer, seed)
             failed = [result for result in advice if result.name not in ignored]
             outcome.advice |= bool(failed)
-        outcome.first.append(failed[0].name if failed else "")
+        unknown = NO_RESULT if any(map(_is_without_result, report.results)) else ""
+        outcome.first.append(failed[0].name if failed else unknown)
         if number == 0 and failed:
             outcome.raised, outcome.explained = failed[0].raised, failed[0].explained
             outcome.cause = any(result.cause for result in failed)
@@ -591,6 +603,11 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
     # A mutant that filled the memory must not leave it full: the next would be rejected for that.
     gc.collect()
     return outcome
+
+
+def _is_without_result(result: Result) -> bool:
+    """Tell whether a check is unverified although the machine has what it needs."""
+    return result.status == Status.UNVERIFIED and machine.has(result.on)
 
 
 @functools.cache
@@ -636,8 +653,9 @@ class Row:
     `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a
     relation, or a sentence on how the result differs from the expected one, such as in its shape.
     `advice` counts those that only advice distinguished from their original, under some seed.
-    `equal` counts those that the checks did not reject under every seed, and `passed` names them;
-    `equal_in_sample` counts those of them that are in `sample_of`.
+    `equal` counts those that passed all checks under some seed, and `passed` names them;
+    `equal_in_sample` counts those of them that are in `sample_of`. `without_result` names those
+    that are neither killed nor equal.
     """
 
     made: int
@@ -652,6 +670,7 @@ class Row:
     equal: int
     equal_in_sample: int
     passed: list[str]
+    without_result: list[str]
     by: dict[str, int]
 
 
@@ -673,8 +692,10 @@ SHOWN = (
 def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
     """Count the results for a function's mutants, of which there are `made`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
-    passed = [
-        mutant.name for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed
+    both = list(zip(mutants, outcomes, strict=True))
+    passed = [mutant.name for mutant, outcome in both if outcome.survived]
+    without_result = [
+        mutant.name for mutant, outcome in both if not (outcome.survived or outcome.killed)
     ]
     sample = {mutant.name for mutant in sample_of(mutants)}
     by: dict[str, int] = {}
@@ -693,6 +714,7 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
         equal=len(passed),
         equal_in_sample=len(sample.intersection(passed)),
         passed=passed,
+        without_result=without_result,
         by=dict(sorted(by.items())),
     )
 
@@ -742,7 +764,7 @@ def look_at(
     results.
 
     A function of which more mutants pass than the record accepts is not recorded, unless `accept`
-    is true.
+    is true; one with a mutant without a result never is.
 
     Raises
     ------
@@ -771,7 +793,7 @@ def look_at(
     shown = {
         subject: {key: row[key] for key in SHOWN}
         for subject, row in details.items()
-        if not findings.survived(subject)
+        if not findings.survived(subject) and not findings.rows[subject].without_result
     }
     record(exercise.root / DETAIL, exercise.name, details, loaded.programs)
     record(exercise.root / RECORD, exercise.name, shown, loaded.programs)

@@ -183,7 +183,8 @@ def mutants(
     reject.
 
     Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends
-    with status 1 if more mutants of a function pass the checks than are recorded as equal.
+    with status 1 if more mutants of a function pass the checks than are recorded as equal, or if
+    one has no result because the course's own answer failed as well.
     """
     from autograder.authoring.mutants import look_at
 
@@ -214,9 +215,11 @@ def mutants(
                 survived,
             )
             table.add_row(subject, *map(str, counts))
-            passed = passed and not survived
+            passed = passed and not survived and not row.without_result
             for mutant in row.passed if survivors else ():
                 say(f"{subject}: {mutant}")
+            for mutant in row.without_result:
+                say(f"{subject}: no result, because the course's own answer also failed: {mutant}")
         out.print(table)
     if not passed:
         raise typer.Exit(Status.FAILED)

@@ -251,6 +251,50 @@ def total(n):
     assert first.killed and not second.killed and not second.raised
 
 
+BREAKS_OURS = """
+def total(n):
+    import os
+    os.environ["NO_RANGE"] = "1"
+    raise TypeError("of the mutant and of the course's answer")
+"""
+
+
+@pytest.mark.slow
+def test_where_the_courses_answer_fails_as_well_a_mutant_has_no_result(toy):
+    """It is no survivor, and not killed either."""
+    answers = TOY_ANSWERS.replace("range(n)\n", "range(n) if 'NO_RANGE' not in os.environ else n\n")
+    (toy / "misconceptions.py").write_text("import os\n" + answers, encoding="utf8")
+    changed = [
+        mutants.Mutant("total", "reference", name, source)
+        for name, source in (
+            ("breaks ours", BREAKS_OURS),
+            ("raises", "def total(n):\n    raise TypeError"),
+            ("right", "def total(n):\n    return n * (n - 1) / 2"),
+        )
+    ]
+    outcomes = [mutants.examined(toy, [mutant], workers=1)[0] for mutant in changed]
+    assert outcomes[0].first == [mutants.NO_RESULT] * 3
+    assert [outcome.killed for outcome in outcomes] == [False, True, False]
+    assert [outcome.survived for outcome in outcomes] == [False, False, True]
+    row = mutants.summed(changed, outcomes, 3)
+    assert (row.killed, row.equal, row.without_result) == (1, 1, ["breaks ours"])
+    some = mutants.Outcome(["", mutants.NO_RESULT])
+    assert some.survived and not some.killed
+    assert not mutants.Outcome(["total_small", mutants.NO_RESULT]).killed
+
+
+def test_a_function_with_a_mutant_without_a_result_is_not_recorded(toy, monkeypatch):
+    def examined(folder, found, workers):
+        return [mutants.Outcome([mutants.NO_RESULT])] + [mutants.Outcome(["x"])] * (len(found) - 1)
+
+    monkeypatch.setattr(mutants, "examined", examined)
+    result = run(toy, "--accept")
+    assert result.exit_code == 1
+    assert "total: no result, because the course's own answer also failed" in result.output
+    root = toy.parent.parent
+    assert mutants.recorded(root)["01-toy"] == {}
+
+
 SURVIVOR = "reference: return n * (n - 1) / 2  ->  return n * (n - 1) // 2"
 
 

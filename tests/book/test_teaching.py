@@ -22,7 +22,7 @@ PARTS = (
     "Show with the figure.",
     "Skip if time is short.",
 )
-PLANS = {6: range(1, 8), 13: range(1, 14)}
+PLANS = {6: range(1, 8), 14: range(1, 15)}
 """For each plan the chapters that it covers, by its number of weeks."""
 QUESTIONS = 3
 MISTAKE = re.compile(r"\{mistake\}`(\d+) (\w+): ([^`]+)`")

@@ -19,8 +19,8 @@ def questions():
     return re.split(r"^## ", PAGE.read_text(encoding="utf8"), flags=re.M)[1:]
 
 
-def test_each_of_fifteen_answers_leads_to_cells_that_there_are_once():
-    assert [int(part.split(".")[0]) for part in questions()] == list(range(1, 16))
+def test_each_of_sixteen_answers_leads_to_cells_that_there_are_once():
+    assert [int(part.split(".")[0]) for part in questions()] == list(range(1, 17))
     labels = [
         label
         for path in BOOK.glob("[0-9][0-9]-*.md")
@@ -118,7 +118,7 @@ def test_heads_that_do_not_divide_the_width_are_refused(layer):
         layer(5)
 
 
-# ---- the five that are asked today
+# ---- the six that are asked today
 
 
 def says(number, *phrases):
@@ -195,3 +195,35 @@ def test_a_latent_vector_needs_no_unpacking_and_is_as_short_as_stated():
     torch.testing.assert_close(weights @ c @ W_v, unpacked)
     full = 2 * 128 * 128
     assert says(15, f"{full:,} numbers", f"{full / (512 + 64):.0f} times as many")
+
+
+def steps_needed(answers, slots):
+    """The steps that answers of so many tokens take: in fixed batches, and with slots that are
+    filled again after every step.
+    """
+    fixed = sum(max(answers[i : i + slots]) for i in range(0, len(answers), slots))
+    free_from = [0] * slots
+    for tokens in answers:
+        first = free_from.index(min(free_from))
+        free_from[first] += tokens
+    return fixed, max(free_from)
+
+
+def test_a_server_needs_the_stated_steps_and_places():
+    assert steps_needed([8, 2, 2, 2, 2, 2], 3) == (10, 8)
+    assert says(16, "8, 2, 2, 2, 2 and 2 tokens, fixed batches need 10 steps", "batches need 8.")
+    pages = -(-1000 // 16)
+    assert says(16, f"1000 tokens take {pages} pages of 16, with {16 * pages - 1000} empty places")
+    assert says(16, f"A row for 8192 tokens would have {8192 - 1000}.")
+
+
+def test_drafts_change_no_probability_and_give_the_stated_tokens():
+    p, q = (own.softmax(0) for own in drawn((50,), (50,)))
+    p[7] = q[11] = 0.0  # impossible in one of the two
+    p, q = p / p.sum(), q / q.sum()
+    kept = torch.where(q > 0, q * (p / q).clamp(max=1), 0)
+    rest = (p - q).clamp(min=0)
+    torch.testing.assert_close(kept, torch.minimum(p, q))
+    torch.testing.assert_close(kept + (1 - kept.sum()) * rest / rest.sum(), p)
+    tokens = sum(0.8**i for i in range(5))
+    assert says(16, f"four drafts give {tokens:.2f} tokens on average")

@@ -96,7 +96,10 @@ def texts(pages):
     for folder in sorted((ROOT / "solutions").glob("*-*")):
         exercise = Exercise(folder.name, ROOT)
         yield f"accuracy of {folder.name}", state(folder)
-        yield f"verified {folder.name}", verified._digest([folder], without=verified._made(folder))
+        yield (
+            f"verified {folder.name}",
+            verified._digest([folder], without=verified._products(folder)),
+        )
         yield f"version of {folder.name}", seeds.version_of(exercise)
         # Mutants and rewrites are named, marked and drawn by what Python writes for the syntax
         # trees of answers.

@@ -411,7 +411,7 @@ PATH = re.compile(
     r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)"
 )
 PLACEHOLDER = re.compile(
-    r"\b(?:NN|13)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]"
+    r"\b(?:NN|15)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]"
 )
 
 
