@@ -205,7 +205,7 @@ function pool(text, sizes) {
         return h("div", { class: `abh-page ${kind}` },
           h("span", { class: "abh-page-name" }, h("b", {}, String(p)), h("span", {}, label)),
           h("span", { class: "abh-places" }, ...range(sizes.page).map((k) =>
-            h("span", { class: `abh-place ${k < filled ? colourOf(who[0]) : ""}` }))));
+            h("span", { class: `abh-place ${k >= filled ? "" : who.length > 1 ? "abh-common" : colourOf(who[0])}` }))));
       }));
       const words = { taken: found.taken, pages: sizes.pages, empty: found.empty_pages };
       note.textContent = fill(text.pages_note, words);

@@ -147,8 +147,8 @@ TEXT = {
     "slot": "slot {number}",
     "axis": "step",
     "request": "request",
-    "arrives": "arrives before step",
-    "needs": "steps it needs",
+    "arrives": "arrival",
+    "needs": "steps",
     "now": "step shown",
     "request_label": "Request {name} arrives before step {arrives} and runs in slot {slot} from "
     "step {start} to {end}.",
