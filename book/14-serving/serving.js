@@ -95,7 +95,7 @@ export function computed(state, sizes) {
 // ---- drawing ---------------------------------------------------------------------------------------------
 
 const NAMES = "ABCDEF";
-const LEAST = 14; // columns of the timeline, so that it does not jump
+const LEAST = 16; // columns of the timeline, so that it does not jump
 const nameOf = (r) => NAMES[r];
 const colourOf = (r) => `abh-r${r}`;
 
