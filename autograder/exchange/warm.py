@@ -10,7 +10,7 @@ from typing import Any
 
 from autograder.course import cores
 from autograder.course.config import Exercise
-from autograder.grading.backends import Backend, Job
+from autograder.grading.backends import Backend, Job, Local
 from autograder.grading.executors import LocalExecutor
 from autograder.grading.worker_config import WorkerConfig
 
@@ -60,9 +60,12 @@ class WarmExecutor(LocalExecutor):
         self._files = _files_of(setting)
 
     def backend(self, jobs: int) -> Backend:
-        """Return the workers; as many as there are cores, since more may come in."""
+        """Return the workers; as many as there are cores, since more may come in.
+
+        No job waits behind a running one: that may be slow while another worker has nothing to do.
+        """
         if self._kept is None or self._kept.is_closed:
-            self._kept = _Kept(super().backend(self.jobs))
+            self._kept = _Kept(Local(self.jobs, self.setting, self.pool, ahead=1))
         return self._kept
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ JOIN_AFTER, JOIN_FOR = 10.0, 600.0
 they may.
 """
 MOST_WAIT = 60.0
-"""Seconds that a hand-in which cannot join a batch waits while others join it."""
+"""Seconds that a hand-in of an exercise which no batch had so far waits while others join one."""
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
@@ -127,6 +127,7 @@ class Watch:
         self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
         self._failed: set[str] = set()
+        self._exercises: set[str] = set()
         self._turn, self._has_fault = 0, False
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
         self._looked_at = self._answered_at = self._pages_at = self._scores_at = 0.0
@@ -320,6 +321,8 @@ class Watch:
 
     def grade(self) -> bool:
         """Grade a batch of what waits; tell whether anything was graded."""
+        from autograder.grades import gradebook
+
         if time.monotonic() < self._retry_at:
             return False
         waiting = self.hand_ins.in_state(State.WAITING)
@@ -327,7 +330,12 @@ class Watch:
             return False
         with self._trouble("gradebook"):
             self.publisher.read_dates()
-            batch = self._chosen(waiting)
+            chosen = self._chosen(waiting)
+            if not chosen:
+                return False
+            with gradebook.opened(self.course, _refuse_busy):
+                pass  # before anything is placed where the program that has it would grade it
+            batch = self._placed(chosen)
             if not batch:
                 return False
             self._has_fault = False
@@ -359,8 +367,9 @@ class Watch:
     def _joining(self, rows: dict[tuple[str, str], Row], began: float, room: int) -> list[Row]:
         """Return hand-ins that join a batch because it takes long, if workers have room for them.
 
-        `rows` has those of the batch, also the ones that are finished. Hand-ins of other exercises
-        have to wait for another batch, so after a while no more join this one for their sake.
+        `rows` has those of the batch, also the ones that are finished. Students whom it has not
+        served yet come first. Hand-ins of an exercise that no batch had so far have to wait for
+        the next one, so after a while no more join this one for their sake.
         """
         self._look_again()
         seconds = time.monotonic() - began
@@ -369,7 +378,6 @@ class Watch:
         is_time = JOIN_AFTER <= seconds <= JOIN_FOR
         if room <= 0 or not is_time or self.stopping or self._has_fault:
             return []
-        exercises = {row.exercise for row in rows.values()}
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
         gradable = [
             row
@@ -379,11 +387,21 @@ class Watch:
             and self._delays.is_due(row.name)
             and self._left_this_hour(row.student) > 0
         ]
-        joining = [row for row in gradable if row.exercise in exercises]
-        others = [row for row in gradable if row.exercise not in exercises]
+        others = [row for row in gradable if row.exercise not in self._exercises]
         if any(time.time() - row.arrived > MOST_WAIT for row in others):
             return []
-        return self._chosen(joining, room) if joining else []
+        joining = [row for row in gradable if row.exercise in self._exercises]
+        served = {row.student for row in rows.values()}
+        joining = [row for row in joining if row.student not in served] or joining
+        return self._placed(self._chosen(joining, room)) if joining else []
+
+    def _exercises_of(self, batch: list[Row]) -> list[Exercise]:
+        """Return the exercises of a batch and of those before it: their hand-ins may join."""
+        released = {
+            exercise.name for exercise in self.course.released() if exercise.archive.exists()
+        }
+        self._exercises = self._exercises & released | {row.exercise for row in batch}
+        return self.course.exercises(sorted(self._exercises))
 
     def _left_this_hour(self, student: str) -> float:
         """Return how many hand-ins of a student may still be graded in this hour."""
@@ -393,7 +411,7 @@ class Watch:
         return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
     def _chosen(self, waiting: list[Row], most: int = MOST_IN_BATCH) -> list[Row]:
-        """Return the hand-ins to grade now, placed where `grade` looks for them."""
+        """Return the hand-ins to grade now."""
 
         def has_no_attempt_left(row: Row) -> bool:
             most = self.settings.attempts
@@ -413,15 +431,19 @@ class Watch:
             self._leave(row, State.LIMITED)
         for row in choice.later:
             self._publish_now(row)  # that the hourly limit is reached
-        batch = []
         due = [row for row in choice.grade if self._delays.is_due(row.name)]
-        for row in self._batch_of(due)[:most]:
+        return self._batch_of(due)[:most]
+
+    def _placed(self, rows: list[Row]) -> list[Row]:
+        """Place hand-ins where `grade` looks for them; return those that are to be graded."""
+        batch = []
+        for row in rows:
             with self._skipping(row.name):
-                batch += self._placed(row)
+                batch += self._place(row)
         return batch
 
-    def _placed(self, row: Row) -> list[Row]:
-        """Place a hand-in where `grade` looks for it; return it, or nothing if it is not graded."""
+    def _place(self, row: Row) -> list[Row]:
+        """Place a hand-in; return it, or nothing if it is not graded."""
         arrived = datetime.fromtimestamp(row.arrived, UTC)
         if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
             self._leave(row, State.SUPERSEDED)
@@ -442,8 +464,11 @@ class Watch:
         exercise = Exercise(row.exercise, self.course.root)
         submission = self.folders.submission(row.name, row.student, exercise)
         unit = submission.read(replace(self.limits, **exercise.settings.limits))
-        if unit.digest == record.submission:  # it was graded before a kill
-            return row.attempt
+        if unit.digest == record.submission:  # it was graded before a kill, or its folder renamed
+            graded = self.hand_ins.of_work(row.work, State.GRADED)
+            return row.attempt and not any(
+                other.attempt and other.secret == row.secret for other in graded
+            )
         return not is_same_work(self.course, unit, record.submission)
 
     def _leave(self, row: Row, state: State) -> None:
@@ -453,7 +478,6 @@ class Watch:
 
     def _grade_rows(self, batch: list[Row]) -> None:
         """Grade hand-ins, and publish the feedback on each as soon as it is there."""
-        from autograder.grades import gradebook
         from autograder.grading.session import Session
 
         rows: dict[tuple[str, str], Row] = {}
@@ -481,12 +505,10 @@ class Watch:
                 for row in joining
             ]
 
-        with gradebook.opened(self.course, _refuse_busy):
-            pass
         add(batch)
         session = Session(
             self.course,
-            self.course.exercises(sorted({row.exercise for row in batch})),
+            self._exercises_of(batch),
             self.submitted,
             self.jobs,
             hide=[self.course.into],

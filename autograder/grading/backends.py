@@ -102,8 +102,8 @@ class Local:
     """Worker processes of this machine.
 
     Each has its own pipe: if one is killed, even in the middle of an answer, its pipe reports an
-    end of file, and no other worker is held up. Each has one running job and one waiting, so that
-    it need not wait for this process.
+    end of file, and no other worker is held up. By default each has one running job and one
+    waiting, so that it need not wait for this process.
 
     If there is a worker for each core, it is pinned to that core together with its guests: a worker
     and its guest work in turn, a hundred times per submission, and on one core neither has to be
@@ -119,6 +119,8 @@ class Local:
         Where their guests come from; None if these are not isolated.
     each : sequence of int or None, optional
         The core for each, None if it may run on any.
+    ahead : int
+        How many jobs a worker has at one time: the running one, and those that wait behind it.
     """
 
     AHEAD = 2
@@ -129,15 +131,16 @@ class Local:
         setting: WorkerConfig,
         pool: GuestPool | None = None,
         each: Sequence[int | None] | None = None,
+        ahead: int = AHEAD,
     ):
-        self.setting, self.pool = setting, pool
+        self.setting, self.pool, self.ahead = setting, pool, ahead
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
         self.answers: deque[tuple[Job, Any]] = deque()
 
     def free(self) -> int:
         """Return how many more jobs may be submitted now."""
-        return sum(self.AHEAD - len(worker.jobs) for worker in self.workers)
+        return sum(self.ahead - len(worker.jobs) for worker in self.workers)
 
     def submit(self, job: Job) -> None:
         """Give a job to the worker that has the fewest."""

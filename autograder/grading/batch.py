@@ -53,8 +53,6 @@ MOST_HEAD = 1000
 """The first characters of a page, which say what it was made from."""
 TOO_LONG_TO_READ = "The notebook takes too long to read."
 PAGE_DIED = "the process that made the page crashed"
-MOST_EARLY = 1_000_000
-"""Characters of a graded notebook whose page this process makes; workers make those of others."""
 MORE_EVERY = 1.0
 """Seconds after which a batch asks for more submissions, if no result has come."""
 
@@ -80,6 +78,7 @@ class _Task:
     """One submission on its way through the two passes.
 
     `submitted` is the time in its own `timestamp.txt`; `unit.stamp` is the time that counts.
+    `method` is what a worker does for it.
     """
 
     submission: Submission
@@ -89,6 +88,7 @@ class _Task:
     kept: bool = False
     tries: int = 0
     overran: bool = False
+    method: str = ""
     prints: Fingerprints | None = None
     submitted: str = ""
 
@@ -148,12 +148,10 @@ class Batch:
         """
         try:
             by_work: dict[tuple[str, str], _Task] = {}  # the last one of each
-            for task in self._graded(submissions):
+            for step, task in self._graded(submissions):
                 by_work[task.unit.student, task.unit.assignment] = task
                 assert task.record is not None
-                yield "graded", task.record, task.kept
-                if self.options.early and self._has_early_page(task):
-                    yield "page", task.record, task.kept
+                yield step, task.record, task.kept
             tasks = list(by_work.values())
             self._reread(tasks)
             for task in self._with_pages(tasks) if self.options.pages else ():
@@ -165,14 +163,16 @@ class Batch:
 
     # The first pass.
 
-    def _graded(self, submissions: Sequence[Submission]) -> Iterator[_Task]:
-        """Yield each submission once it has a grade.
+    def _graded(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, _Task]]:
+        """Yield `graded` and each submission once it has a grade; with early pages, also `page` and
+        the submission once it has its page.
 
-        What a worker died of is tried again before others begin, up to `TRIES` times; what kept the
-        judge computing is not run again, but gets its grade as one that was stopped.
+        Workers make pages before they grade others, and try again what one of them died of.
         """
-        waiting, retries = deque(submissions), deque[_Task]()
-        while waiting or retries or self.jobs:
+        waiting, retries, pages = deque(submissions), deque[_Task](), deque[_Task]()
+        while waiting or retries or pages or self.jobs:
+            while pages and self._has_room():
+                yield from self._begin_page(pages.popleft())
             while retries and self._has_room():
                 task = retries.popleft()
                 self._submit("stopped" if task.overran else "grade", task, (task.unit,))
@@ -181,7 +181,7 @@ class Batch:
                 if task.kept:
                     self._log(task)
                     task.lighten()
-                    yield task
+                    yield from self._with_grade(task, pages)
                 else:
                     self._submit("grade", task, (task.unit,))
             if not self.jobs:
@@ -189,32 +189,61 @@ class Batch:
             if self.options.more:
                 assert self.running is not None
                 is_done = self.running.is_done(MORE_EVERY)
-                under_way = len(waiting) + len(retries) + len(self.jobs) - is_done
-                waiting.extend(self.options.more(under_way))
+                here = len(waiting) + len(retries) + len(pages)
+                waiting.extend(self.options.more(here + len(self.jobs) - is_done))
                 if not is_done:
                     continue
             task, answer = self._result()
-            # which is a `WorkerDied`, too
-            if isinstance(answer, JudgeOverran):
-                if task.overran:  # even without running anything: it cannot be read
-                    released = nbformat.read(task.submission.exercise.notebook, as_version=4)
-                    answer = worker.malformed(released, task.unit, Message(TOO_LONG_TO_READ))
+            if task.method == "page":
+                if self._keep_page(task, answer):
+                    yield "page", task
                 else:
-                    task.overran, task.tries = True, 0
-            if isinstance(answer, WorkerDied) and task.tries < TRIES:
+                    pages.append(task)
+                continue
+            outcome = self._outcome(task, answer)
+            if outcome is None:
                 retries.append(task)
                 continue
-            if isinstance(answer, Exception):
-                fault = (
-                    str(Message(DIED, tries=TRIES))
-                    if isinstance(answer, WorkerDied)
-                    else str(answer)
-                )
-                released = nbformat.read(task.submission.exercise.notebook, as_version=4)
-                answer = worker.ungraded(released, fault)
-            self._keep(task, answer)
+            self._keep(task, outcome)
             task.lighten()
-            yield task
+            yield from self._with_grade(task, pages)
+
+    def _with_grade(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
+        """Yield a submission that has a grade; with early pages, also its page if there is one,
+        or add it to those that need one.
+        """
+        yield "graded", task
+        if self.options.early:
+            if self._needs_page(task):
+                pages.append(task)
+            else:
+                yield "page", task
+
+    def _begin_page(self, task: _Task) -> Iterator[tuple[str, _Task]]:
+        """Let a worker make a page; yield it if there is one at once."""
+        answer = self._page_begun(task)
+        if answer is not None:
+            self._keep_page(task, answer)
+            yield "page", task
+
+    def _outcome(self, task: _Task, answer: Any) -> Outcome | None:
+        """Return the outcome of a submission from a worker's answer, or None to try it again.
+
+        What a worker died of is tried up to `TRIES` times; what kept the judge computing is not run
+        again, but gets its grade as one that was stopped.
+        """
+        if isinstance(answer, JudgeOverran):  # which is a `WorkerDied`, too
+            if task.overran:  # even without running anything: it cannot be read
+                return worker.malformed(_released(task), task.unit, Message(TOO_LONG_TO_READ))
+            task.overran, task.tries = True, 0
+        if isinstance(answer, WorkerDied) and task.tries < TRIES:
+            return None
+        if isinstance(answer, WorkerDied):
+            return worker.ungraded(_released(task), str(Message(DIED, tries=TRIES)))
+        if isinstance(answer, Exception):
+            return worker.ungraded(_released(task), str(answer))
+        assert isinstance(answer, Outcome)
+        return answer
 
     def _begun(self, submission: Submission) -> _Task:
         """Read a submission; its grade is kept if it is still valid."""
@@ -393,17 +422,8 @@ class Batch:
     # The second pass.
 
     def _with_pages(self, tasks: list[_Task]) -> Iterator[_Task]:
-        for task in tasks:
-            if task.saved and task.record and task.prints:
-                task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
-        for task in tasks:
-            self._for_exchange(task)
-        waiting = deque(
-            task for task in tasks if task.saved and not self._is_current(task, task.saved)
-        )
+        waiting = deque(task for task in tasks if self._needs_page(task))
         self.pages = len(waiting)
-        for task in waiting:
-            task.tries = 0
         while waiting or self.jobs:
             if waiting and self._has_room():
                 task = waiting.popleft()
@@ -412,39 +432,35 @@ class Batch:
                     continue
             else:
                 task, answer = self._result()
-            if isinstance(answer, WorkerDied) and task.tries < TRIES:
+            if self._keep_page(task, answer):
+                yield task
+            else:
                 waiting.append(task)
-                continue
-            if isinstance(answer, tuple):
-                answer, took = answer
-                self.timer.add({"pages": took})
-            assert task.record is not None
-            if isinstance(answer, Exception):  # the page could not be made; the grade is safe
-                fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
-                answer = bare_page(task.record, text.line(fault))
-            with self.timer("files"):
-                self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
-                files.write(self._paths(task).page, answer)
-            yield task
 
-    def _has_early_page(self, task: _Task) -> bool:
-        """Make a page in this process, before other submissions have a grade; tell whether there is
-        one now. The second pass makes those that fail here.
-        """
+    def _needs_page(self, task: _Task) -> bool:
+        """Tell whether a submission has no page that agrees with the gradebook."""
+        if task.saved and task.record and task.prints:
+            task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
         self._for_exchange(task)
-        if task.saved is None or task.prints or self._is_current(task, task.saved):
+        task.tries = 0
+        return task.saved is not None and not self._is_current(task, task.saved)
+
+    def _keep_page(self, task: _Task, answer: Any) -> bool:
+        """Write a page from a worker's answer; return False if the worker died, and it is to be
+        tried again.
+        """
+        if isinstance(answer, WorkerDied) and task.tries < TRIES:
             return False
-        try:
-            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return False
-        if len(notebook) > MOST_EARLY:
-            return False
-        page = self._page_here(task.submission.exercise, task.unit, notebook, task.saved)
-        if isinstance(page, Exception):
-            return False
-        self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
-        files.write(self._paths(task).page, page)
+        if isinstance(answer, tuple):
+            answer, took = answer
+            self.timer.add({"pages": took})
+        assert task.record is not None
+        if isinstance(answer, Exception):  # the page could not be made; the grade is safe
+            fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
+            answer = bare_page(task.record, text.line(fault))
+        with self.timer("files"):
+            self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+            files.write(self._paths(task).page, answer)
         return True
 
     def _for_exchange(self, task: _Task) -> None:
@@ -474,7 +490,8 @@ class Batch:
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
-        if self.running is None:  # nothing was graded, and no worker is started only for pages
+        # Nothing was graded: no worker is started only for pages, unless workers stay.
+        if self.running is None and not self.options.early:
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
@@ -503,6 +520,7 @@ class Batch:
         if self.running is None:
             self.running = self.backend()
         task.tries += 1
+        task.method = method
         self.number += 1
         self.jobs[self.number] = task
         self.running.submit(Job(self.number, method, arguments))
@@ -512,6 +530,11 @@ class Batch:
         with self.timer("waiting for workers"):
             job, answer = self.running.result()
         return self.jobs.pop(job.key), answer
+
+
+def _released(task: _Task) -> Any:
+    """Return the notebook that a submission answers."""
+    return nbformat.read(task.submission.exercise.notebook, as_version=4)
 
 
 def _comment(result: Outcome | Record, saved: Saved) -> str:

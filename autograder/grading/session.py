@@ -164,7 +164,8 @@ class Session:
             self._leave_recent(since)
         if pending:
             self._leave_pending()
-        self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
+        used = exercises if more else [item.exercise for item in self.submissions]
+        self.used = list({exercise.name: exercise for exercise in used}.values())
         self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
         limits = Limits.configured(course.config)
         self.setting = WorkerConfig.for_course(

@@ -471,7 +471,6 @@ def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeyp
             raise ValueError("an unexpected fault")
 
         monkeypatch.setattr(watching, "_is_new_work", fail)
-        monkeypatch.setattr(watching, "_placed", lambda row: [row])
         waiting = watching.hand_ins.in_state(State.WAITING)
         assert [row.student for row in watching._chosen(waiting)] == ["ben"]
         assert len(watching.hand_ins.in_state(State.WAITING)) == 2
@@ -676,17 +675,23 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
     assert "Where points were lost" in text_of(ada.feedback())  # its own answer stays
 
 
-def test_others_join_a_batch_that_a_slow_one_keeps_from_ending(isolated, school, monkeypatch):
+def test_no_one_waits_for_a_slow_hand_in(isolated, school, monkeypatch):
+    """Not those of its batch, not one whose page exists already, and not one who joins later."""
     monkeypatch.setattr(watch, "JOIN_AFTER", 0.0)
+    school.submit("ben")
+    school.once()
+    school.events.clear()
     slow = "import time\nwhile time.process_time() < 8:\n    pass\n"
-    school.submit("mal", {**RIGHT, "add": slow + RIGHT["add"]})
+    for student in ("mal", "ben", "cai"):
+        school.submit(student, {**RIGHT, "add": slow + RIGHT["add"]} if student == "mal" else RIGHT)
     with Watch(school.course, school.exchange, school.say, jobs=2) as watching:
         watching.look()
         later = threading.Timer(0.5, school.submit, ["ada"])
         later.start()
         watching.grade()
         later.join()
-    assert school.told("published") == ["ada", "mal"]
+    *first, last = school.told("published")
+    assert sorted(first) == ["ada", "ben", "cai"] and last == "mal"
 
 
 def test_what_a_student_was_told_before_changes_with_the_state(school):
@@ -741,12 +746,13 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch)
     with school.watch() as watching:
         for row in waiting:
             watching.hand_ins.keep(row)
-        monkeypatch.setattr(watching, "_placed", lambda row: [row])
+        monkeypatch.setattr(watching, "_placed", lambda rows: rows)
+        watching._exercises = {"1"}
         began = time.monotonic() - watch.JOIN_AFTER - 1
         assert names(watching._joining(batch, began, room=1)) == ["2"]  # not mal, not exercise 2
         assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
         finished = {waiting[0].work: replace(waiting[0], state=State.GRADED)}
-        assert "1" not in names(watching._joining(finished, began, room=9))
+        assert names(watching._joining(finished, began, room=9)) == ["2", "4"]  # mal comes last
         assert watching._joining(batch, began, room=0) == []
         assert watching._joining(batch, time.monotonic(), room=9) == []
         assert watching._joining(batch, began - watch.JOIN_FOR, room=9) == []
@@ -759,8 +765,47 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch)
         graded = Row("earlier", "ben", "2", State.GRADED, graded=now)
         watching.hand_ins.keep(graded)
         assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        watching._exercises = {"1", "2"}  # workers have both from an earlier batch
+        watching.settings = replace(watching.settings, per_hour=0)
+        assert names(watching._joining(batch, began, room=9)) == ["3", "2", "4"]
         watching.stopping = True
         assert watching._joining(batch, began, room=9) == []
+
+
+def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(school):
+    with school.watch() as watching:
+        watching._exercises = {"01-toy", "02-gone"}
+        exercises = watching._exercises_of(rows(("ada", "01-toy")))
+        assert [exercise.name for exercise in exercises] == ["01-toy"]
+        with pytest.raises(UserError, match="02-gone"):
+            watching._exercises_of(rows(("ada", "02-gone")))
+        watching._exercises_of(rows(("ada", "01-toy")))
+
+
+def test_nothing_is_placed_where_another_program_would_grade_it(school, monkeypatch):
+    school.submit("ada")
+
+    @contextmanager
+    def busy(course, waiting):
+        waiting("Waiting until the gradebook is free. In use by: grade.")
+        yield
+
+    with school.watch() as watching:
+        watching.look()
+        with monkeypatch.context() as patch:
+            patch.setattr(gradebook, "opened", busy)
+            assert not watching.grade() and watching.troubles
+        assert not (school.course.submitted / "ada").exists()
+
+
+def test_renaming_a_graded_hand_in_is_no_attempt(isolated, school):
+    first = school.submit("ada")
+    school.once()
+    school.submit("ada", secret=first.secret, time=datetime.now(UTC) + timedelta(seconds=1))
+    school.once()
+    assert school.told("graded") == ["ada", "ada"]
+    with school.watch() as watching:
+        assert watching.hand_ins.count_attempts("ada", "01-toy") == 1
 
 
 def test_a_newer_one_is_graded_and_the_older_says_so(isolated, school):
@@ -912,7 +957,7 @@ def test_a_batch_that_ends_between_a_grade_and_its_page_is_completed(isolated, s
         raise RuntimeError("this is a test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(batch.Batch, "_has_early_page", fail)
+        patch.setattr(batch.Batch, "_needs_page", fail)
         assert school.once() == ["RuntimeError: this is a test"]
     assert school.told("graded") == ["ada"] and hand_in.feedback() is None
     assert school.once() == []
