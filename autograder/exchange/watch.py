@@ -62,6 +62,8 @@ they may.
 """
 MOST_WAIT = 60.0
 """Seconds that a hand-in of an exercise which no batch had so far waits while others join one."""
+RECENT = 24 * HOUR
+"""Seconds for which the hand-ins of an exercise may join a batch of another one."""
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
@@ -396,11 +398,12 @@ class Watch:
         return self._placed(self._chosen(joining, room)) if joining else []
 
     def _exercises_of(self, batch: list[Row]) -> list[Exercise]:
-        """Return the exercises of a batch and of those before it: their hand-ins may join."""
+        """Return the exercises of a batch and those of recent hand-ins, which may join it."""
         released = {
             exercise.name for exercise in self.course.released() if exercise.archive.exists()
         }
-        self._exercises = self._exercises & released | {row.exercise for row in batch}
+        recent = self.hand_ins.exercises(time.time() - RECENT)
+        self._exercises = recent & released | {row.exercise for row in batch}
         return self.course.exercises(sorted(self._exercises))
 
     def _left_this_hour(self, student: str) -> float:
