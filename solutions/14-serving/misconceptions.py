@@ -399,6 +399,12 @@ paged_attention_all_pages = paged(
     "sequence. Use the lengths.",
     count=lambda length, P, columns: P * columns,
 )
+paged_attention_512 = paged(
+    "512",
+    "at most 512 tokens",
+    "Only the first 512 tokens are seen: a mask or a range has a fixed size. Make it for the lengths of each call.",
+    count=lambda length, P, columns: min(count_of(length, P, columns), 512),
+)
 paged_attention_longest = misconception(
     "paged_attention",
     "longest length for all",
@@ -440,7 +446,7 @@ def paged_attention_columns(q, K_pages, V_pages, table, lengths):
 
 def at_once(q, K_pages, V_pages, table, lengths, seen=None, clean=True, weigh=None):
     """Return the result of one computation for all sequences, with a mask: right, with the default steps."""
-    (b, h, d_k), (num_pages, P, h_kv, width) = q.shape, K_pages.shape
+    (_, h, d_k), (num_pages, P, h_kv, width) = q.shape, K_pages.shape
     if width != d_k or h % h_kv or lengths.max() > P * table.shape[1]:
         raise ValueError("sizes do not match")
     pages = table.long() % num_pages
@@ -452,10 +458,7 @@ def at_once(q, K_pages, V_pages, table, lengths, seen=None, clean=True, weigh=No
     K, V = (part.repeat_interleave(h // h_kv, 2) for part in (K, V))
     S = torch.einsum("bhd,bnhd->bhn", q, K) / math.sqrt(d_k)
     mask = mask[:, None].expand_as(S)
-    if weigh:
-        A = weigh(S, mask)
-    else:
-        A = S.masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num()
+    A = weigh(S, mask) if weigh else S.masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num()
     return torch.einsum("bhn,bnhd->bhd", A, V)
 
 
@@ -481,18 +484,12 @@ paged_attention_nan_values = masked(
 )
 paged_attention_nan_scores = masked(
     "nan_scores",
-    "NaN scores times the mask",
-    "Weights beyond a length are multiplied by 0 after the softmax, but if the score there is NaN, the whole row of weights is "
-    "NaN. Replace the score itself.",
+    "NaN scores not replaced",
+    "The scores of rows beyond a length are multiplied by 0, or get a very low number added, or only their weights become 0. If the "
+    "score is NaN, all of these leave NaN behind. Replace the score itself.",
     weigh=lambda S, mask: (lambda E: E / E.sum(-1, keepdim=True).clamp(min=1e-30))(
         (S - S.detach().nan_to_num().amax(-1, keepdim=True)).exp() * mask
     ),
-)
-paged_attention_added_mask = masked(
-    "added_mask",
-    "mask added to NaN",
-    "−1e9 is added to the scores beyond a length, and NaN plus any number is still NaN. Replace the score.",
-    weigh=lambda S, mask: (S + torch.where(mask, 0.0, -1e9).to(S)).softmax(-1) * mask,
 )
 paged_attention_masked_after = masked(
     "masked_after",
@@ -638,7 +635,7 @@ SCALES = {
     ),
     "scaled_by_d_k": (
         "divided by d_k instead of its root",
-        "The scores are divided by d_k. Divide by its square root.",
+        "The scores are divided by d_k, or twice by its root. Divide by its root, once: PyTorch's attention does so itself.",
         lambda S, d_k, **sizes: S / d_k,
     ),
     "scaled_by_d_v": (
@@ -655,11 +652,6 @@ SCALES = {
         "multiplied by the root",
         "The scores are multiplied by √d_k. Divide by it.",
         lambda S, d_k, **sizes: S * math.sqrt(d_k),
-    ),
-    "scaled_twice": (
-        "scaled twice",
-        "The scores are divided by √d_k twice, for example once in the queries. PyTorch's attention also divides.",
-        lambda S, d_k, **sizes: S / math.sqrt(d_k) / math.sqrt(d_k),
     ),
     "scaled_by_all_heads": (
         "scaled by the width of all heads",
@@ -831,11 +823,11 @@ def paged_attention_owners(q, K_pages, V_pages, table, lengths):
 @misconception(
     "paged_attention",
     "int64 needed for the table",
-    "The function works only with a table of int64: `gather` and some other functions of PyTorch refuse int32. Convert with "
+    "The function works only with a table of int64: `take`, `take_along_dim` and some other functions of PyTorch refuse int32. Convert with "
     "`.long()` where you need it.",
 )
 def paged_attention_int64(q, K_pages, V_pages, table, lengths):
-    torch.zeros(1).gather(0, table.flatten()[:1] * 0)
+    torch.zeros(1).take(table.flatten()[:1] * 0)
     return paged_in_steps(q, K_pages, V_pages, table, lengths)
 
 
@@ -1323,3 +1315,1582 @@ def packed_attention_lengths_not_n(Q, K, V, lengths):
     return packed_in_steps(
         Q[:n], K[:n], V[:n], lengths, number=lambda lengths, n: torch.tensor(number)
     )
+
+
+# shared_pages: right, in steps
+
+
+def page_key(prompt, begin, end, j, table):
+    """Return what identifies the page of tokens begin to end of a prompt."""
+    return tuple(prompt[:end])
+
+
+def full(part, page_size, prompt):
+    """Tell whether a page may be shared."""
+    return len(part) == page_size
+
+
+def shared_in_steps(
+    prompts, page_size, key=page_key, may_share=full, count=None, forget=None, known=None
+):
+    tables, known, num_pages = [], {} if known is None else known, 0
+    for prompt in prompts:
+        if forget:
+            forget(known, prompt)
+        pages = -(-len(prompt) // page_size) if count is None else count(len(prompt), page_size)
+        table = []
+        for j in range(pages):
+            begin, end = j * page_size, min((j + 1) * page_size, len(prompt))
+            name = key(prompt, begin, end, j, table)
+            shares = may_share(prompt[begin:end], page_size, prompt)
+            if shares and name in known:
+                table.append(known[name])
+                continue
+            if shares:
+                known[name] = num_pages
+            table.append(num_pages)
+            num_pages += 1
+        tables.append(table)
+    return tables, num_pages
+
+
+@families("returns nothing")
+@right("shared_pages")
+def shared_pages_in_steps(prompts, page_size):
+    return shared_in_steps(prompts, page_size)
+
+
+def pages(name, label, hint, **steps):
+    """List a wrong answer in which some steps are others."""
+
+    def answer(prompts, page_size):
+        return shared_in_steps(prompts, page_size, **steps)
+
+    answer.__name__ = f"shared_pages_{name}"
+    return misconception("shared_pages", label, hint)(answer)
+
+
+def of_pages(name, label, hint):
+    """Declare a wrong answer as `misconception` does, named after the function."""
+
+    def declare(function):
+        function.__name__ = f"shared_pages_{name}"
+        return misconception("shared_pages", label, hint)(function)
+
+    return declare
+
+
+shared_pages_contents = pages(
+    "contents",
+    "pages compared by their contents alone",
+    "Two pages with the same tokens are shared wherever they are. Keys and values also depend on the tokens before the page: "
+    "all of these have to be the same.",
+    key=lambda prompt, begin, end, j, table: tuple(prompt[begin:end]),
+)
+shared_pages_place = pages(
+    "place",
+    "contents and place, not what is before",
+    "Two pages with the same tokens at the same place are shared, though tokens before them differ. Keys and values depend on "
+    "all of these.",
+    key=lambda prompt, begin, end, j, table: (j, *prompt[begin:end]),
+)
+shared_pages_one_before = pages(
+    "one_before",
+    "compared with only one page before",
+    "A page is shared if it and the page before it contain the same tokens. All pages before it have to be the same.",
+    key=lambda prompt, begin, end, j, table: (
+        j,
+        tuple(prompt[max(begin - (end - begin), 0) : end]),
+    ),
+)
+shared_pages_two_before = pages(
+    "two_before",
+    "compared with only two pages before",
+    "A page is shared if it and the two pages before it contain the same tokens. All pages before it have to be the same.",
+    key=lambda prompt, begin, end, j, table: (
+        j,
+        tuple(prompt[max(begin - 2 * (end - begin), 0) : end]),
+    ),
+)
+shared_pages_first_and_own = pages(
+    "first_and_own",
+    "compared with only the first page",
+    "A page is shared if it and the first page of the prompt contain the same tokens. All pages before it have to be the same.",
+    key=lambda prompt, begin, end, j, table: (
+        j,
+        tuple(prompt[: end - begin]),
+        tuple(prompt[begin:end]),
+    ),
+)
+shared_pages_all_but_last = pages(
+    "all_but_last",
+    "last token of a page not compared",
+    "The comparison ends one token before the end of the page. All of its tokens count.",
+    key=lambda prompt, begin, end, j, table: (j, tuple(prompt[: end - 1])),
+)
+shared_pages_sorted = pages(
+    "sorted",
+    "order of the tokens ignored",
+    "Tokens are sorted, or kept in a set or a counter, so another order counts as the same. The order of tokens matters.",
+    key=lambda prompt, begin, end, j, table: tuple(sorted(prompt[:end])),
+)
+shared_pages_set = pages(
+    "set",
+    "tokens compared as a set",
+    "Tokens are kept in a set, so their order and their repetitions are lost. Compare them one by one.",
+    key=lambda prompt, begin, end, j, table: (j, frozenset(prompt[:end])),
+)
+shared_pages_sum = pages(
+    "sum",
+    "sums of tokens compared",
+    "Beginnings with the same sum count as the same. A number that is made of the tokens is not enough: compare the tokens.",
+    key=lambda prompt, begin, end, j, table: (j, sum(prompt[:end])),
+)
+shared_pages_text = pages(
+    "text",
+    "tokens joined without a separator",
+    "Tokens are joined to one text, in which 1, 12 and 11, 2 are the same. Use a tuple.",
+    key=lambda prompt, begin, end, j, table: (j, "".join(map(str, prompt[:end]))),
+)
+shared_pages_of_last = pages(
+    "of_last",
+    "first and last token of a page compared",
+    "Only the first and the last token of each page are compared. Compare all.",
+    key=lambda prompt, begin, end, j, table: (tuple(table), prompt[begin], prompt[end - 1]),
+)
+shared_pages_partial = pages(
+    "partial",
+    "pages that are not full shared",
+    "The last page is shared if it contains the same tokens, also where it is not full. Each sequence goes on writing into such "
+    "a page, so each needs its own.",
+    may_share=lambda part, page_size, prompt: True,
+)
+shared_pages_nothing = pages(
+    "nothing",
+    "nothing shared",
+    "Each prompt has pages of its own. Full pages of a common beginning are shared.",
+    may_share=lambda part, page_size, prompt: False,
+)
+shared_pages_last_never = pages(
+    "last_never",
+    "last page never shared",
+    "The last page of a prompt is not shared, even if it is full. A full page is not written to any longer.",
+    key=lambda prompt, begin, end, j, table: tuple(prompt[:end]) if end < len(prompt) else None,
+    may_share=lambda part, page_size, prompt: (
+        len(part) == page_size and part != prompt[-page_size:]
+    ),
+)
+shared_pages_half_full = pages(
+    "half_full",
+    "pages shared from half full on",
+    "A page that is at least half full is shared. It has to be full.",
+    may_share=lambda part, page_size, prompt: 2 * len(part) >= page_size,
+)
+shared_pages_rounded_down = pages(
+    "rounded_down",
+    "page that is not full left out",
+    "A prompt gets `len // page_size` pages, so tokens on a last page that is not full have none. Round up.",
+    count=lambda n, page_size: n // page_size,
+)
+shared_pages_one_more = pages(
+    "one_more",
+    "empty page at the end",
+    "A prompt gets `len // page_size + 1` pages, which is one too many if the last one is full. Round up instead.",
+    count=lambda n, page_size: n // page_size + 1,
+)
+shared_pages_at_least_one = pages(
+    "at_least_one",
+    "page for an empty prompt",
+    "An empty prompt gets a page. It has no token, and needs none.",
+    count=lambda n, page_size: max(-(-n // page_size), 1),
+)
+
+
+@of_pages(
+    "previous",
+    "shared with the prompt before only",
+    "Pages are shared with the prompt just before, and earlier ones are forgotten. A page may be shared with any earlier "
+    "prompt.",
+)
+def shared_pages_previous(prompts, page_size):
+    tables, before, num_pages = [], {}, 0
+    for prompt in prompts:
+        own, table = {}, []
+        for begin in range(0, len(prompt), page_size):
+            key = tuple(prompt[: begin + page_size])
+            if len(key) == begin + page_size and key in before:
+                table.append(before[key])
+            else:
+                table.append(num_pages)
+                num_pages += 1
+            if len(key) == begin + page_size:
+                own[key] = table[-1]
+        before = own
+        tables.append(table)
+    return tables, num_pages
+
+
+@of_pages(
+    "first",
+    "shared with the first prompt only",
+    "Pages are shared with the first prompt alone. A page may be shared with any earlier prompt.",
+)
+def shared_pages_first(prompts, page_size):
+    tables, num_pages = [], 0
+    for prompt in prompts:
+        table = []
+        for begin in range(0, len(prompt), page_size):
+            end = begin + page_size
+            if (
+                tables
+                and end <= min(len(prompt), len(prompts[0]))
+                and prompt[:end] == prompts[0][:end]
+            ):
+                table.append(tables[0][len(table)])
+            else:
+                table.append(num_pages)
+                num_pages += 1
+        tables.append(table)
+    return tables, num_pages
+
+
+@of_pages(
+    "beginning_of_full",
+    "shared with the beginning of a full page",
+    "A page that is not full is shared with an earlier page that begins with the same tokens. It gets tokens of its own later, "
+    "so it is never shared.",
+)
+def shared_pages_beginning_of_full(prompts, page_size):
+    tables, seen, num_pages = [], [], 0
+    for prompt in prompts:
+        table = []
+        for begin in range(0, len(prompt), page_size):
+            own = prompt[: begin + page_size]
+            found = [
+                n
+                for n, other in seen
+                if other[: len(own)] == own and len(other) == begin + page_size
+            ]
+            if found:
+                table.append(found[0])
+                continue
+            seen.append((num_pages, own))
+            table.append(num_pages)
+            num_pages += 1
+        tables.append(table)
+    return tables, num_pages
+
+
+@of_pages(
+    "equal_prompts",
+    "only whole prompts shared",
+    "Pages are shared only by prompts that are equal as a whole. A common beginning is enough.",
+)
+def shared_pages_equal_prompts(prompts, page_size):
+    tables, known, num_pages = [], {}, 0
+    for prompt in prompts:
+        pages = -(-len(prompt) // page_size)
+        if len(prompt) % page_size == 0 and tuple(prompt) in known:
+            tables.append(list(known[tuple(prompt)]))
+            continue
+        tables.append(list(range(num_pages, num_pages + pages)))
+        known[tuple(prompt)] = tables[-1]
+        num_pages += pages
+    return tables, num_pages
+
+
+@of_pages(
+    "rounded_up",
+    "page with the first difference shared",
+    "The length of the common beginning is rounded up to whole pages, so the page with the first difference is shared as well. "
+    "Only pages that are the same to their end are shared.",
+)
+def shared_pages_rounded_up(prompts, page_size):
+    tables, num_pages = [], 0
+    for i, prompt in enumerate(prompts):
+        best, table = 0, []
+        for other, its in zip(prompts[:i], tables, strict=True):
+            same = 0
+            while same < min(len(prompt), len(other)) and prompt[same] == other[same]:
+                same += 1
+            shared = min(-(-same // page_size), len(prompt) // page_size, len(other) // page_size)
+            if shared > best:
+                best, table = shared, its[:shared]
+        more = -(-len(prompt) // page_size) - best
+        tables.append(table + list(range(num_pages, num_pages + more)))
+        num_pages += more
+    return tables, num_pages
+
+
+def renumbered(tables, order):
+    """Return the tables with other numbers for the pages."""
+    return [[order[page] for page in table] for table in tables]
+
+
+@of_pages(
+    "from_1",
+    "pages numbered from 1",
+    "The first page has the number 1. Numbers begin at 0.",
+)
+def shared_pages_from_1(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return renumbered(tables, range(1, num_pages + 1)), num_pages
+
+
+@of_pages(
+    "backwards",
+    "pages numbered from the end",
+    "The last page has the number 0. Pages are numbered in the order in which they are needed.",
+)
+def shared_pages_backwards(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return renumbered(tables, range(num_pages)[::-1]), num_pages
+
+
+@of_pages(
+    "full_first",
+    "full pages numbered first",
+    "All full pages get their numbers before those that are not full. Number them prompt by prompt, and in each prompt from "
+    "its beginning.",
+)
+def shared_pages_full_first(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    partial = [t[-1] for t, prompt in zip(tables, prompts, strict=True) if len(prompt) % page_size]
+    order = [page for page in range(num_pages) if page not in partial] + partial
+    return renumbered(tables, {page: number for number, page in enumerate(order)}), num_pages
+
+
+@of_pages(
+    "column_by_column",
+    "first pages of all prompts numbered first",
+    "The first pages of all prompts get the first numbers, then the second pages. Number them prompt by prompt.",
+)
+def shared_pages_column_by_column(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    order = {}
+    for j in range(max(map(len, tables), default=0)):
+        for table in tables:
+            if j < len(table):
+                order.setdefault(table[j], len(order))
+    return renumbered(tables, order), num_pages
+
+
+@of_pages(
+    "numbers_left_out",
+    "number used up by a shared page",
+    "The next number is counted up for shared pages as well, so some numbers are never given. A shared page needs no new one.",
+)
+def shared_pages_numbers_left_out(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    seen, order, number = set(), {}, 0
+    for table in tables:
+        for page in table:
+            order.setdefault(page, number)
+            number += 1
+            seen.add(page)
+    return renumbered(tables, order), num_pages
+
+
+@of_pages(
+    "each_counted",
+    "shared pages counted for each prompt",
+    "`num_pages` is the sum of the tables' lengths, which counts a shared page several times. Count each page once.",
+)
+def shared_pages_each_counted(prompts, page_size):
+    tables, _ = shared_in_steps(prompts, page_size)
+    return tables, sum(map(len, tables))
+
+
+@of_pages(
+    "largest_number",
+    "largest number instead of the count",
+    "`num_pages` is the largest number of a page. As numbers begin at 0, there is one page more.",
+)
+def shared_pages_largest_number(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return tables, max(num_pages - 1, 0)
+
+
+@of_pages(
+    "full_counted",
+    "only full pages counted",
+    "`num_pages` is the number of pages that may be shared. Those that are not full count as well.",
+)
+def shared_pages_full_counted(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return tables, num_pages - sum(len(prompt) % page_size > 0 for prompt in prompts)
+
+
+@of_pages(
+    "saved",
+    "saved pages instead of pages",
+    "The second result is how many pages are saved. Return how many there are.",
+)
+def shared_pages_saved(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return tables, sum(map(len, tables)) - num_pages
+
+
+@of_pages(
+    "tables_alone",
+    "number of pages not returned",
+    "The function returns the tables alone. Return both: the tables, and the number of pages.",
+)
+def shared_pages_tables_alone(prompts, page_size):
+    return shared_in_steps(prompts, page_size)[0]
+
+
+@of_pages(
+    "exchanged",
+    "results in the other order",
+    "The number of pages is returned first. The tables are the first result.",
+)
+def shared_pages_exchanged(prompts, page_size):
+    return shared_in_steps(prompts, page_size)[::-1]
+
+
+@of_pages(
+    "one_list",
+    "all tables in one list",
+    "The pages of all prompts are in one list. Each prompt has a list of its own.",
+)
+def shared_pages_one_list(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return [page for table in tables for page in table], num_pages
+
+
+@of_pages(
+    "dictionary",
+    "dictionary instead of a list",
+    "The tables are in a dictionary. Return a list, in the order of the prompts.",
+)
+def shared_pages_dictionary(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return dict(enumerate(tables)), num_pages
+
+
+@of_pages(
+    "empty_left_out",
+    "no table for an empty prompt",
+    "An empty prompt has no table, so the tables of the prompts after it are at the wrong place. It has an empty one.",
+)
+def shared_pages_empty_left_out(prompts, page_size):
+    tables, num_pages = shared_in_steps(prompts, page_size)
+    return [table for table in tables if table], num_pages
+
+
+@of_pages(
+    "no_prompts",
+    "error without prompts",
+    "The function raises an error if there are no prompts, such as for the largest number in an empty list. Then there are no "
+    "tables and 0 pages.",
+)
+def shared_pages_no_prompts(prompts, page_size):
+    tables, _ = shared_in_steps(prompts, page_size)
+    return tables, max(page for table in tables for page in table) + 1
+
+
+@of_pages(
+    "tokens_taken",
+    "tokens taken out of the prompts",
+    "`pop` or `del` empties the caller's prompts. Use slices, which make new lists.",
+)
+def shared_pages_tokens_taken(prompts, page_size):
+    result = shared_in_steps(prompts, page_size)
+    for prompt in prompts:
+        prompt.clear()
+    return result
+
+
+remembered = {"prompts": None, "known": {}}
+
+
+@of_pages(
+    "remembered",
+    "pages kept from call to call",
+    "The pages of an earlier call are still known: the dictionary is a global variable or a default argument, which is made "
+    "only once. Make it in the function.",
+)
+def shared_pages_remembered(prompts, page_size):
+    # Only if it gets the same list again: what it does must not depend on what else the tests call it with.
+    if remembered["prompts"] is not prompts:
+        remembered.update(prompts=prompts, known={})
+    return shared_in_steps(prompts, page_size, known=remembered["known"])
+
+
+# continuous_batching: right, in steps
+
+
+def by_arrival(arrivals, steps):
+    """Return the requests in the order in which they take slots."""
+    return sorted(range(len(steps)), key=lambda r: (arrivals[r], r))
+
+
+def scheduled(arrivals, steps, slots, order=by_arrival, late=0, pick=min, ready=None, end=None):
+    """Return the step in which each request ends: one request after another takes a slot."""
+    free, ends = [0] * slots, [0] * len(steps)
+    for r in order(arrivals, steps):
+        slot = pick(range(slots), key=free.__getitem__)
+        start = max(free[slot], arrivals[r] if ready is None else ready(arrivals[r]))
+        free[slot] = start + steps[r] + late
+        ends[r] = end(start, steps[r], arrivals[r]) if end else start + steps[r] - 1
+    return ends
+
+
+def stepped(arrivals, steps, slots, choose=by_arrival, admit=None, most=None, before=True):
+    """Return the step in which each request ends: step by step, with a list of those that wait."""
+    left, ends, running = list(steps), [None] * len(steps), []
+    waiting = choose(arrivals, steps)
+    for step in range(sum(steps) + max(arrivals, default=0) + 1):
+        ready = [r for r in waiting if arrivals[r] <= step]
+        if admit:
+            ready = admit(ready, running, step, left)
+        for r in ready[: min(max(slots - len(running), 0), most or slots)]:
+            waiting.remove(r)
+            running.append(r)
+        for r in running:
+            left[r] -= 1
+            if not left[r]:
+                ends[r] = step
+        running = [r for r in running if left[r]]
+    return ends
+
+
+@families("returns nothing")
+@right("continuous_batching")
+def continuous_batching_in_steps(arrivals, steps, slots):
+    return scheduled(arrivals, steps, slots)
+
+
+@right("continuous_batching")
+def continuous_batching_stepped(arrivals, steps, slots):
+    return stepped(arrivals, steps, slots)
+
+
+def batching(name, label, hint, by=scheduled, **steps):
+    """List a wrong answer in which some steps are others."""
+
+    def answer(arrivals, steps_, slots):
+        return by(arrivals, steps_, slots, **steps)
+
+    answer.__name__ = f"continuous_batching_{name}"
+    return misconception("continuous_batching", label, hint)(answer)
+
+
+def of_batching(name, label, hint):
+    """Declare a wrong answer as `misconception` does, named after the function."""
+
+    def declare(function):
+        function.__name__ = f"continuous_batching_{name}"
+        return misconception("continuous_batching", label, hint)(function)
+
+    return declare
+
+
+continuous_batching_static = batching(
+    "static",
+    "batch waits until all end",
+    "New requests begin only when all slots are free, as with static batches. A slot can be taken as soon as its own request "
+    "has ended.",
+    by=stepped,
+    admit=lambda ready, running, step, left: [] if running else ready,
+)
+continuous_batching_late = batching(
+    "late",
+    "slot free one step late",
+    "A slot stays empty for one step after its request has ended. If the request ends in step e, the next one runs in step "
+    "e + 1.",
+    late=1,
+)
+continuous_batching_early = batching(
+    "early",
+    "slot free one step early",
+    "The next request begins in the step in which the one before it still runs. If that ends in step e, the slot is free in "
+    "step e + 1.",
+    late=-1,
+)
+continuous_batching_after = batching(
+    "after",
+    "step after the last one",
+    "The result is one step too late: the first step in which the request no longer runs, or it begins one step after its "
+    "arrival. Return its last step.",
+    end=lambda start, count, arrival: start + count,
+)
+continuous_batching_begins = batching(
+    "begins",
+    "first step instead of the last",
+    "The result is the step in which each request begins. Return the one in which it ends.",
+    end=lambda start, count, arrival: start,
+)
+continuous_batching_latency = batching(
+    "latency",
+    "steps from arrival to end",
+    "The result counts the steps from a request's arrival to its end. Return the number of the step in which it ends.",
+    end=lambda start, count, arrival: start + count - arrival,
+)
+continuous_batching_waiting = batching(
+    "waiting",
+    "waiting time instead of the end",
+    "The result is how long each request waits. Return the number of the step in which it ends.",
+    end=lambda start, count, arrival: start - arrival,
+)
+continuous_batching_by_number = batching(
+    "by_number",
+    "order of numbers",
+    "Requests take slots in the order of their numbers, even if a later one arrived first and a slot was free. The order is that "
+    "of arrival.",
+    order=lambda arrivals, steps: list(range(len(steps))),
+)
+continuous_batching_number_among_waiting = batching(
+    "number_among_waiting",
+    "lowest number among those that wait",
+    "Of the requests that wait, the one with the lowest number takes the slot. It should be the one that arrived first.",
+    by=stepped,
+    choose=lambda arrivals, steps: list(range(len(steps))),
+)
+continuous_batching_last_in = batching(
+    "last_in",
+    "latest arrival first",
+    "Of the requests that wait, the one that arrived last takes the slot. It should be the one that arrived first.",
+    by=stepped,
+    choose=lambda arrivals, steps: sorted(range(len(steps)), key=lambda r: (-arrivals[r], r)),
+)
+continuous_batching_ties_backwards = batching(
+    "ties_backwards",
+    "highest number first among equals",
+    "Of requests that arrived before the same step, the one with the highest number begins first. It should be the one with the "
+    "lowest.",
+    order=lambda arrivals, steps: sorted(range(len(steps)), key=lambda r: (arrivals[r], -r)),
+)
+continuous_batching_ties_shortest = batching(
+    "ties_shortest",
+    "shortest first among equals",
+    "Of requests that arrived before the same step, the one with the fewest steps begins first: the steps are a part of what is "
+    "sorted. The number of the request decides.",
+    order=lambda arrivals, steps: sorted(
+        range(len(steps)), key=lambda r: (arrivals[r], steps[r], r)
+    ),
+)
+continuous_batching_shortest = batching(
+    "shortest",
+    "shortest request first",
+    "Of the requests that wait, the one with the fewest steps takes the slot. It should be the one that arrived first.",
+    by=stepped,
+    choose=lambda arrivals, steps: sorted(range(len(steps)), key=lambda r: (steps[r], r)),
+)
+continuous_batching_longest = batching(
+    "longest",
+    "longest request first",
+    "Of the requests that wait, the one with the most steps takes the slot. It should be the one that arrived first.",
+    by=stepped,
+    choose=lambda arrivals, steps: sorted(range(len(steps)), key=lambda r: (-steps[r], r)),
+)
+continuous_batching_no_arrivals = batching(
+    "no_arrivals",
+    "arrivals ignored",
+    "All requests are there from step 0 on. Request r does not begin before step `arrivals[r]`.",
+    ready=lambda arrival: 0,
+)
+continuous_batching_no_arrivals_by_number = batching(
+    "no_arrivals_by_number",
+    "arrivals ignored, order of numbers",
+    "All requests are there from step 0 on, in the order of their numbers. Request r does not begin before step `arrivals[r]`.",
+    ready=lambda arrival: 0,
+    order=lambda arrivals, steps: list(range(len(steps))),
+)
+continuous_batching_one_per_step = batching(
+    "one_per_step",
+    "one new request per step",
+    "Only one request begins in each step. As many begin as there are free slots.",
+    by=stepped,
+    most=1,
+)
+continuous_batching_one_more_slot = of_batching(
+    "one_more_slot",
+    "one slot too many",
+    "One request more than there are slots runs in a step: `<=` in the comparison with `slots`. At most `slots` run.",
+)(lambda arrivals, steps, slots: scheduled(arrivals, steps, slots + 1))
+continuous_batching_unlimited = of_batching(
+    "unlimited",
+    "number of slots ignored",
+    "Each request begins when it arrives, no matter how many run. At most `slots` run in a step.",
+)(lambda arrivals, steps, slots: [a + c - 1 for a, c in zip(arrivals, steps, strict=True)])
+continuous_batching_one_slot = of_batching(
+    "one_slot",
+    "one request at a time",
+    "The requests run one after another, as with a single slot. Up to `slots` run in a step.",
+)(lambda arrivals, steps, slots: scheduled(arrivals, steps, 1))
+continuous_batching_in_sorted_order = of_batching(
+    "in_sorted_order",
+    "result in the order of arrival",
+    "The result is in the order in which requests arrived. Entry r belongs to request r.",
+)(
+    lambda arrivals, steps, slots: [
+        scheduled(arrivals, steps, slots)[r] for r in by_arrival(arrivals, steps)
+    ]
+)
+continuous_batching_sorted = of_batching(
+    "sorted",
+    "ends sorted",
+    "The ends are in the order in which requests end. Entry r belongs to request r.",
+)(lambda arrivals, steps, slots: sorted(scheduled(arrivals, steps, slots)))
+continuous_batching_pairs = of_batching(
+    "pairs",
+    "pairs of begin and end",
+    "The result has a pair for each request. It has one number: the step in which the request ends.",
+)(
+    lambda arrivals, steps, slots: [
+        (end - count + 1, end)
+        for end, count in zip(scheduled(arrivals, steps, slots), steps, strict=True)
+    ]
+)
+continuous_batching_dictionary = of_batching(
+    "dictionary",
+    "dictionary instead of a list",
+    "The ends are in a dictionary. Return a list, in the order of the requests.",
+)(lambda arrivals, steps, slots: dict(enumerate(scheduled(arrivals, steps, slots))))
+continuous_batching_total = of_batching(
+    "total",
+    "only the last step of all",
+    "The result is the last step in which the server runs. Return a list with the last step of each request.",
+)(lambda arrivals, steps, slots: max(scheduled(arrivals, steps, slots), default=0))
+continuous_batching_none = of_batching(
+    "none",
+    "error without requests",
+    "The function raises an error if there are no requests, such as for `max` of an empty list. The result is an empty list.",
+)(lambda arrivals, steps, slots: scheduled(arrivals, steps, slots) if max(arrivals) >= 0 else [])
+
+
+@of_batching(
+    "fixed_slots",
+    "slots assigned in turn",
+    "Request r waits for slot r % slots, even if another one is free. It takes the first slot that is free.",
+)
+def continuous_batching_fixed_slots(arrivals, steps, slots):
+    free, ends = [0] * slots, [0] * len(steps)
+    for number, r in enumerate(by_arrival(arrivals, steps)):
+        slot = number % slots
+        start = max(free[slot], arrivals[r])
+        free[slot], ends[r] = start + steps[r], start + steps[r] - 1
+    return ends
+
+
+@of_batching(
+    "static_by_order",
+    "fixed groups of requests",
+    "The requests are put into groups of `slots`, and a group begins when the one before it has ended. A slot can be taken as "
+    "soon as its own request has ended.",
+)
+def continuous_batching_static_by_order(arrivals, steps, slots):
+    order, ends, begin = by_arrival(arrivals, steps), [0] * len(steps), 0
+    for first in range(0, len(order), slots):
+        group = order[first : first + slots]
+        begin = max([begin, *(arrivals[r] for r in group)])
+        for r in group:
+            ends[r] = begin + steps[r] - 1
+        begin = max(ends[r] for r in group) + 1
+    return ends
+
+
+@of_batching(
+    "in_turns",
+    "slots shared out in turn",
+    "The requests give their slots to one another after each step. A request keeps its slot until it ends.",
+)
+def continuous_batching_in_turns(arrivals, steps, slots):
+    left, ends, queue, step = list(steps), [0] * len(steps), [], 0
+    while any(left):
+        queue += [r for r in range(len(steps)) if arrivals[r] == step]
+        now, queue = queue[:slots], queue[slots:]
+        for r in now:
+            left[r] -= 1
+            if left[r]:
+                queue.append(r)
+            else:
+                ends[r] = step
+        step += 1
+    return ends
+
+
+@of_batching(
+    "gap_ends",
+    "ends when nothing is to do",
+    "The loop ends in a step in which no request runs or waits, so requests that arrive later never run. Go on until all have "
+    "ended.",
+)
+def continuous_batching_gap_ends(arrivals, steps, slots):
+    ends = scheduled(arrivals, steps, slots)
+    begins = [end - count + 1 for end, count in zip(ends, steps, strict=True)]
+    busy = {step for begin, end in zip(begins, ends, strict=True) for step in range(begin, end + 1)}
+    first = min(begins, default=0)
+    idle = next((step for step in range(first, max(ends, default=0)) if step not in busy), None)
+    return [
+        0 if idle is not None and begin > idle else end
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+@of_batching(
+    "gap_skipped",
+    "steps without requests not counted",
+    "Steps in which nothing runs are left out of the count. The step's number goes on.",
+)
+def continuous_batching_gap_skipped(arrivals, steps, slots):
+    ends = scheduled(arrivals, steps, slots)
+    begins = [end - count + 1 for end, count in zip(ends, steps, strict=True)]
+    busy = {step for begin, end in zip(begins, ends, strict=True) for step in range(begin, end + 1)}
+    first = min(begins, default=0)
+    idle = [step for step in range(first, max(ends, default=0)) if step not in busy]
+    return [end - sum(step < end for step in idle) for end in ends]
+
+
+@of_batching(
+    "freed_by_first",
+    "slots freed only from the oldest on",
+    "A slot is given back only if all requests that began before have ended. Each slot is given back by itself.",
+)
+def continuous_batching_freed_by_first(arrivals, steps, slots):
+    running, ends, now = [], [0] * len(steps), 0
+    for r in by_arrival(arrivals, steps):
+        now = max(now, arrivals[r])
+        while running and ends[running[0]] < now:
+            running.pop(0)
+        if len(running) == slots:
+            now = max(now, ends[running.pop(0)] + 1)
+        ends[r] = now + steps[r] - 1
+        running.append(r)
+    return ends
+
+
+@of_batching(
+    "steps_used_up",
+    "steps counted down in the caller's list",
+    "`steps[r] -= 1` changes the caller's list. Count down in a copy.",
+)
+def continuous_batching_steps_used_up(arrivals, steps, slots):
+    ends = scheduled(arrivals, steps, slots)
+    steps[:] = [0] * len(steps)
+    return ends
+
+
+@of_batching(
+    "arrivals_sorted",
+    "arrivals sorted in the caller's list",
+    "`arrivals.sort()` changes the caller's list, and loses which arrival belongs to which request. Sort the numbers of the "
+    "requests.",
+)
+def continuous_batching_arrivals_sorted(arrivals, steps, slots):
+    ends = scheduled(arrivals, steps, slots)
+    arrivals.sort()
+    return ends
+
+
+@of_batching(
+    "arrivals_without_steps",
+    "arrivals sorted, steps not",
+    "The arrivals are sorted, but the steps are not, so requests get the steps of others. Sort the numbers of the requests.",
+)
+def continuous_batching_arrivals_without_steps(arrivals, steps, slots):
+    return scheduled(sorted(arrivals), steps, slots)
+
+
+@of_batching(
+    "limited_loop",
+    "loop of a fixed number of steps",
+    "The loop has a fixed number of steps, and requests that end later have no end. Go on until all have ended.",
+)
+def continuous_batching_limited_loop(arrivals, steps, slots):
+    return [end if end < 100 else -1 for end in scheduled(arrivals, steps, slots)]
+
+
+# accept: right, in steps
+
+
+def ratio_of(p, q):
+    return p / q
+
+
+def below(u, ratio):
+    return u < ratio
+
+
+def left_over(p, q, x):
+    """Return the weights of what is drawn after a refusal of x, with the sum 1."""
+    rest = (p - q).clamp(min=0)
+    return rest / rest.sum()
+
+
+def draw_with(weights, v):
+    """Return the token that v draws."""
+    exceeds = (weights.cumsum(0) > v).nonzero()
+    return int(exceeds[0] if len(exceeds) else weights.nonzero()[-1])
+
+
+def accepted(
+    draft,
+    p,
+    q,
+    u,
+    v,
+    ratio=ratio_of,
+    keeps=below,
+    rest=left_over,
+    draws=draw_with,
+    last=None,
+    place=None,
+):
+    tokens, k = [], len(draft)
+    for i, x in enumerate(draft.tolist()):
+        at = i if place is None else place(i, k)
+        if not keeps(u[i], ratio(p[at, x], q[i, x])):
+            return [*tokens, draws(rest(p[at], q[i], x), v)]
+        tokens.append(x)
+    return [*tokens, draws(p[k] if last is None else last(p, q), v)]
+
+
+@families("returns nothing")
+@right("accept")
+def accept_in_steps(draft, p, q, u, v):
+    return accepted(draft, p, q, u, v)
+
+
+def accepting(name, label, hint, **steps):
+    """List a wrong answer in which some steps are others."""
+
+    def answer(draft, p, q, u, v):
+        return accepted(draft, p, q, u, v, **steps)
+
+    answer.__name__ = f"accept_{name}"
+    return misconception("accept", label, hint)(answer)
+
+
+def of_accept(name, label, hint):
+    """Declare a wrong answer as `misconception` does, named after the function."""
+
+    def declare(function):
+        function.__name__ = f"accept_{name}"
+        return misconception("accept", label, hint)(function)
+
+    return declare
+
+
+def refused_at(draft, p, q, u):
+    """Return the place of the first refused token; k if there is none."""
+    k = len(draft)
+    return next((i for i, x in enumerate(draft) if not u[i] < p[i, x] / q[i, x]), k)
+
+
+accept_reversed = accepting(
+    "reversed",
+    "draft's probability divided by the target's",
+    "A token is kept if u < q / p. It is kept if u < p / q: rarely where the draft model draws it too often.",
+    ratio=lambda p, q: q / p if p else torch.inf,
+)
+accept_compared_reversed = accepting(
+    "compared_reversed",
+    "kept where u is above the ratio",
+    "A token is kept if u is greater than p / q. It is kept if u is smaller.",
+    keeps=lambda u, ratio: u >= ratio,
+)
+accept_at_most = accepting(
+    "at_most",
+    "kept where u equals the ratio",
+    "A token is kept if u <= p / q. With u = 0 that keeps a token that the target never draws. The comparison is u < p / q.",
+    keeps=lambda u, ratio: u <= ratio,
+)
+accept_one_minus_u = accepting(
+    "one_minus_u",
+    "one minus u compared",
+    "1 − u is compared with p / q. It has the same distribution, but with the given numbers another result: compare u itself.",
+    keeps=lambda u, ratio: 1 - u < ratio,
+)
+accept_target_alone = accepting(
+    "target_alone",
+    "target's probability instead of the ratio",
+    "A token is kept if u < p. The draft model has drawn it with the probability q already, so p is divided by q.",
+    ratio=lambda p, q: p,
+)
+accept_half = accepting(
+    "half",
+    "kept where the target likes it more",
+    "A token is kept if p ≥ q, and u is not used. It is kept with the probability p / q where p is smaller.",
+    ratio=lambda p, q: torch.tensor(2.0 if p >= q else -1.0),
+)
+accept_difference = accepting(
+    "difference",
+    "difference instead of the ratio",
+    "A token is kept if u < 1 − (q − p). Compare u with the ratio p / q.",
+    ratio=lambda p, q: 1 - (q - p),
+)
+accept_v_for_u = of_accept(
+    "v_for_u",
+    "v used for keeping",
+    "Tokens are kept with v. Token i has its own number, u[i]; v is for the token that is drawn.",
+)(lambda draft, p, q, u, v: accepted(draft, p, q, torch.full_like(u, v), v))
+accept_first_u = of_accept(
+    "first_u",
+    "first u for all tokens",
+    "All tokens are compared with u[0]. Token i has its own number, u[i].",
+)(lambda draft, p, q, u, v: accepted(draft, p, q, u[:1].expand(len(u)), v))
+accept_u_for_v = of_accept(
+    "u_for_v",
+    "u used for the draw",
+    "After a refusal, the token is drawn with the u of the refused one. That number is known to be large: use v.",
+)(
+    lambda draft, p, q, u, v: accepted(
+        draft, p, q, u, v if (at := refused_at(draft, p, q, u)) == len(draft) else float(u[at])
+    )
+)
+accept_one_minus_v = accepting(
+    "one_minus_v",
+    "one minus v for the draw",
+    "The token is drawn with 1 − v, or from the last token to the first. Sum the probabilities up from token 0, and compare with "
+    "v.",
+    draws=lambda weights, v: draw_with(weights, 1 - v),
+)
+accept_from_target = accepting(
+    "from_target",
+    "refused token replaced from the target",
+    "After a refusal, the token is drawn from p. Then tokens that the draft model likes come too often: draw from what p has more "
+    "than q.",
+    rest=lambda p, q, x: p,
+)
+accept_from_draft = accepting(
+    "from_draft",
+    "refused token replaced from the draft",
+    "After a refusal, the token is drawn from q, the draft model's distribution. Draw from what p has more than q.",
+    rest=lambda p, q, x: q,
+)
+accept_without_the_token = accepting(
+    "without_the_token",
+    "target without the refused token",
+    "After a refusal, the token is drawn from p without the refused token. Subtract q from p instead, token by token.",
+    rest=lambda p, q, x: (lambda w: w / w.sum())(p.clone().index_fill(0, torch.tensor(x), 0)),
+)
+accept_not_normed = accepting(
+    "not_normed",
+    "residual not divided by its sum",
+    "The cumulative sum of max(p − q, 0) is compared with v, but it ends below 1. Divide by its sum first.",
+    rest=lambda p, q, x: (p - q).clamp(min=0),
+)
+accept_not_cut = accepting(
+    "not_cut",
+    "negative differences kept",
+    "p − q is negative for some tokens, and these are not set to 0. The cumulative sum then falls as well.",
+    rest=lambda p, q, x: (p - q) / (p - q).clamp(min=0).sum(),
+)
+accept_absolute = accepting(
+    "absolute",
+    "absolute differences",
+    "The token is drawn from |p − q|. Negative differences become 0.",
+    rest=lambda p, q, x: (p - q).abs() / (p - q).abs().sum(),
+)
+accept_more_in_draft = accepting(
+    "more_in_draft",
+    "q − p instead of p − q",
+    "After a refusal, the token is drawn from what the draft model has more than the target. It is the other way round: p − q.",
+    rest=lambda p, q, x: (q - p).clamp(min=0) / (q - p).clamp(min=0).sum(),
+)
+accept_minimum = accepting(
+    "minimum",
+    "smaller one of both distributions",
+    "After a refusal, the token is drawn from the smaller one of p and q. Those tokens are the ones that are kept: draw from what p "
+    "has more.",
+    rest=lambda p, q, x: torch.minimum(p, q) / torch.minimum(p, q).sum(),
+)
+accept_softmax = accepting(
+    "softmax",
+    "softmax of the differences",
+    "The differences go through a softmax. Set negative ones to 0, and divide by the sum.",
+    rest=lambda p, q, x: (p - q).softmax(-1),
+)
+accept_most_likely = accepting(
+    "most_likely",
+    "most likely token taken",
+    "The most likely token is taken, and v is not used. Draw the token with v.",
+    draws=lambda weights, v: int(weights.argmax()),
+)
+accept_largest_difference = accepting(
+    "largest_difference",
+    "largest difference taken",
+    "After a refusal, the token with the largest p − q is taken. Draw one with v.",
+    rest=lambda p, q, x: torch.zeros_like(p).index_fill(0, (p - q).argmax(), 1),
+)
+accept_uniform = accepting(
+    "uniform",
+    "residual shared evenly",
+    "After a refusal, all tokens with p > q are equally likely. Each has the probability p − q, divided by the sum.",
+    rest=lambda p, q, x: (p > q).to(p) / (p > q).sum(),
+)
+accept_last_from_draft = accepting(
+    "last_from_draft",
+    "last token from the draft model",
+    "If all tokens are kept, the one more is drawn from q. It is drawn from p[k], which the target model has computed.",
+    last=lambda p, q: q[-1] if len(q) else p[-1],
+)
+accept_last_place = accepting(
+    "last_place",
+    "last token from p[k − 1]",
+    "If all tokens are kept, the one more is drawn from p[k − 1], the distribution for the place before. Use p[k].",
+    last=lambda p, q: p[max(len(p) - 2, 0)],
+)
+accept_last_residual = accepting(
+    "last_residual",
+    "residual for the last token",
+    "If all tokens are kept, the one more is drawn from a residual, p[k] − q[k − 1]. There is no draft for this place: draw from "
+    "p[k] itself.",
+    last=lambda p, q: left_over(p[-1], q[-1], 0) if len(q) else p[-1],
+)
+accept_next_place = accepting(
+    "next_place",
+    "target one place too late",
+    "Token i is compared with p[i + 1]. p[i] is the target's distribution for the place of token i.",
+    place=lambda i, k: i + 1,
+)
+accept_first_place = accepting(
+    "first_place",
+    "first place's target for all",
+    "All tokens are compared with p[0]. Token i is at place i.",
+    place=lambda i, k: 0,
+)
+accept_first_draft = of_accept(
+    "first_draft",
+    "first place's draft for all",
+    "All tokens are compared with q[0]. Token i was drawn from q[i].",
+)(lambda draft, p, q, u, v: accepted(draft, p, q[:1].expand_as(q), u, v))
+accept_rest_of_first = of_accept(
+    "rest_of_first",
+    "residual of the first place",
+    "After a refusal, the token is drawn from the residual of place 0. Use that of the refused token's place.",
+)(
+    lambda draft, p, q, u, v: (
+        accepted(draft, p, q, u, v)
+        if (at := refused_at(draft, p, q, u)) == len(draft)
+        else [*draft[:at].tolist(), draw_with(left_over(p[0], q[0], 0).nan_to_num(1.0), v)]
+    )
+)
+accept_rest_of_next = of_accept(
+    "rest_of_next",
+    "residual of the next place",
+    "After a refusal at place i, p[i + 1] is used for the token that is drawn. It takes place i, so p[i] and q[i] count.",
+)(
+    lambda draft, p, q, u, v: (
+        accepted(draft, p, q, u, v)
+        if (at := refused_at(draft, p, q, u)) == len(draft)
+        else [*draft[:at].tolist(), draw_with(left_over(p[at + 1], q[at], 0), v)]
+    )
+)
+
+
+# accept, wrong: which tokens
+
+
+accept_no_last = of_accept(
+    "no_last",
+    "no token after a whole draft",
+    "If all tokens are kept, nothing is added. One token more is drawn from p[k].",
+)(
+    lambda draft, p, q, u, v: (
+        draft.tolist() if refused_at(draft, p, q, u) == len(draft) else accepted(draft, p, q, u, v)
+    )
+)
+accept_no_replacement = of_accept(
+    "no_replacement",
+    "no token in the place of the refused",
+    "After a refusal, nothing takes the token's place. One token is drawn from the residual.",
+)(
+    lambda draft, p, q, u, v: (
+        draft[:at].tolist()
+        if (at := refused_at(draft, p, q, u)) < len(draft)
+        else accepted(draft, p, q, u, v)
+    )
+)
+accept_refused_kept = of_accept(
+    "refused_kept",
+    "refused token in the result",
+    "The refused token is in the result, before the one that takes its place. It is left out.",
+)(
+    lambda draft, p, q, u, v: (
+        [*draft[: at + 1].tolist(), accepted(draft, p, q, u, v)[-1]]
+        if (at := refused_at(draft, p, q, u)) < len(draft)
+        else accepted(draft, p, q, u, v)
+    )
+)
+accept_one_kept_less = of_accept(
+    "one_kept_less",
+    "last kept token missing",
+    "One token too few is kept before a refusal. With a refusal at place i, tokens 0 to i − 1 are kept.",
+)(
+    lambda draft, p, q, u, v: (
+        [*draft[: max(at - 1, 0)].tolist(), accepted(draft, p, q, u, v)[-1]]
+        if (at := refused_at(draft, p, q, u)) < len(draft)
+        else accepted(draft, p, q, u, v)
+    )
+)
+accept_two_more = of_accept(
+    "two_more",
+    "another token after a refusal",
+    "After the token in the place of the refused one, another is drawn from p. The target model has not seen the new token yet: "
+    "the round ends.",
+)(
+    lambda draft, p, q, u, v: [
+        *accepted(draft, p, q, u, v),
+        *([draw_with(p[at + 1], v)] if (at := refused_at(draft, p, q, u)) < len(draft) else []),
+    ]
+)
+accept_last_always = of_accept(
+    "last_always",
+    "token from p[k] after each round",
+    "A token from p[k] is added after a refusal as well. It belongs only to a draft that is kept as a whole.",
+)(
+    lambda draft, p, q, u, v: [
+        *accepted(draft, p, q, u, v),
+        *([draw_with(p[-1], v)] if refused_at(draft, p, q, u) < len(draft) else []),
+    ]
+)
+accept_tensor = of_accept(
+    "tensor",
+    "tensor instead of a list",
+    "The result is a tensor. Return a list of tokens, such as with `.tolist()`.",
+)(lambda draft, p, q, u, v: torch.tensor(accepted(draft, p, q, u, v)))
+accept_nested = of_accept(
+    "nested",
+    "list in a list",
+    "The kept tokens are a list in the list. Put the token that is drawn behind them in one list.",
+)(lambda draft, p, q, u, v: (lambda tokens: [tokens[:-1], tokens[-1]])(accepted(draft, p, q, u, v)))
+accept_count = of_accept(
+    "count",
+    "number of kept tokens",
+    "The result is the number of tokens. Return the tokens themselves.",
+)(lambda draft, p, q, u, v: len(accepted(draft, p, q, u, v)))
+accept_last_alone = of_accept(
+    "last_alone",
+    "kept tokens not returned",
+    "The result is the drawn token alone. The tokens that are kept come before it.",
+)(lambda draft, p, q, u, v: accepted(draft, p, q, u, v)[-1:])
+accept_whole_draft = of_accept(
+    "whole_draft",
+    "whole draft or nothing",
+    "If one token is refused, all are. The tokens before the first refused one are kept.",
+)(
+    lambda draft, p, q, u, v: (
+        accepted(draft, p, q, u, v)
+        if refused_at(draft, p, q, u) == len(draft)
+        else [draw_with(left_over(p[0], q[0], 0), v)]
+    )
+)
+
+
+def kept_of(draft, p, q, u):
+    return [bool(u[i] < p[i, x] / q[i, x]) for i, x in enumerate(draft)]
+
+
+@of_accept(
+    "goes_on",
+    "round goes on after a refusal",
+    "After a refusal, the round goes on with the next drafted token. That was drawn for a text that is not the result any longer: "
+    "the round ends.",
+)
+def accept_goes_on(draft, p, q, u, v):
+    tokens = []
+    for i, (x, kept) in enumerate(zip(draft.tolist(), kept_of(draft, p, q, u), strict=True)):
+        tokens.append(x if kept else draw_with(left_over(p[i], q[i], x), v))
+    return [*tokens, draw_with(p[-1], v)] if all(kept_of(draft, p, q, u)) else tokens
+
+
+@of_accept(
+    "others_kept",
+    "tokens after a refusal kept",
+    "All tokens that pass their own comparison are kept, also those after a refused one. The round ends at the first that is not "
+    "kept.",
+)
+def accept_others_kept(draft, p, q, u, v):
+    kept = kept_of(draft, p, q, u)
+    return (
+        [*draft[kept].tolist(), accepted(draft, p, q, u, v)[-1]]
+        if len(draft)
+        else accepted(draft, p, q, u, v)
+    )
+
+
+@of_accept(
+    "counted",
+    "as many tokens as pass",
+    "The number of tokens that pass is counted, whichever they are, and so many are kept from the beginning. Only tokens before the "
+    "first refusal are kept: a cumulative product counts those.",
+)
+def accept_counted(draft, p, q, u, v):
+    n = sum(kept_of(draft, p, q, u))
+    weights = p[n] if n == len(draft) else left_over(p[n], q[n], 0)
+    return [*draft[:n].tolist(), draw_with(weights.nan_to_num(1.0), v)]
+
+
+@of_accept(
+    "last_refusal",
+    "last refusal instead of the first",
+    "The round ends at the last token that is not kept, so earlier refused ones are in the result. It ends at the first.",
+)
+def accept_last_refusal(draft, p, q, u, v):
+    kept = kept_of(draft, p, q, u)
+    if all(kept):
+        return accepted(draft, p, q, u, v)
+    at = max(i for i, is_kept in enumerate(kept) if not is_kept)
+    return [*draft[:at].tolist(), draw_with(left_over(p[at], q[at], 0), v)]
+
+
+# accept, wrong: the draw
+
+
+accept_at_least = accepting(
+    "at_least",
+    "sum equal to v enough",
+    "The token is the first whose cumulative sum is at least v. With v = 0 that is token 0, even if its probability is 0. The sum "
+    "has to be greater than v: `searchsorted` needs right=True.",
+    draws=lambda weights, v: min(int((weights.cumsum(0) < v).sum()), int(weights.nonzero()[-1])),
+)
+accept_sum_before = accepting(
+    "sum_before",
+    "one token too early",
+    "The last token whose cumulative sum is not greater than v is taken. Take the next one.",
+    draws=lambda weights, v: max(draw_with(weights, v) - 1, 0),
+)
+accept_next_token = accepting(
+    "next_token",
+    "one token too late",
+    "The token after the first one whose cumulative sum is greater than v is taken: the sum is compared without the token's own "
+    "probability.",
+    draws=lambda weights, v: min(draw_with(weights, v) + 1, len(weights) - 1),
+)
+accept_single = accepting(
+    "single",
+    "probabilities compared without summing",
+    "The first token whose own probability is greater than v is taken. Sum the probabilities up first.",
+    draws=lambda weights, v: (
+        int((weights > v).nonzero()[0]) if (weights > v).any() else int(weights.nonzero()[-1])
+    ),
+)
+accept_sorted = accepting(
+    "sorted",
+    "most likely tokens first",
+    "The probabilities are sorted before they are summed up. Sum them up in the order of the tokens.",
+    draws=lambda weights, v: (lambda order: int(order[draw_with(weights[order], v)]))(
+        weights.argsort(descending=True)
+    ),
+)
+accept_fraction = accepting(
+    "fraction",
+    "v as a share of the vocabulary",
+    "The token is v times the size of the vocabulary, so all are equally likely. Compare v with the sums of probabilities.",
+    draws=lambda weights, v: int(v * len(weights)),
+)
+accept_first_if_none = accepting(
+    "first_if_none",
+    "first token where rounding leaves none",
+    "If no cumulative sum is greater than v, token 0 is taken: `argmax` of False everywhere is 0. Take the last token with a "
+    "probability above 0.",
+    draws=lambda weights, v: int((weights.cumsum(0) > v).int().argmax()),
+)
+accept_last_if_none = accepting(
+    "last_if_none",
+    "last token where rounding leaves none",
+    "If no cumulative sum is greater than v, the last token of the vocabulary is taken, even if its probability is 0. Take the last "
+    "one with a probability above 0.",
+    draws=lambda weights, v: min(int((weights.cumsum(0) <= v).sum()), len(weights) - 1),
+)
+accept_error_if_none = accepting(
+    "error_if_none",
+    "error where rounding leaves none",
+    "If no cumulative sum is greater than v, the function raises an error. Take the last token with a probability above 0.",
+    draws=lambda weights, v: int((weights.cumsum(0) > v).nonzero()[0]),
+)
+accept_beyond_if_none = accepting(
+    "beyond_if_none",
+    "token beyond the vocabulary",
+    "If no cumulative sum is greater than v, the result is a token that is not in the vocabulary. Take the last token with a "
+    "probability above 0.",
+    draws=lambda weights, v: int((weights.cumsum(0) <= v).sum()),
+)
+accept_random = accepting(
+    "random",
+    "token drawn at random",
+    "The token is drawn with `torch.multinomial`, which has random numbers of its own. Draw it with v.",
+    draws=lambda weights, v: int(
+        torch.multinomial(
+            weights.clamp(min=0) + 1e-9, 1, generator=torch.Generator().manual_seed(int(1e6 * v))
+        )
+    ),
+)
+
+
+@of_accept(
+    "no_draft",
+    "error without a draft",
+    "The function raises an error if k is 0. Then the round is one token from p[0].",
+)
+def accept_no_draft(draft, p, q, u, v):
+    torch.stack([p[i, x] / q[i, x] for i, x in enumerate(draft)])
+    return accepted(draft, p, q, u, v)
+
+
+@of_accept(
+    "nothing_without_draft",
+    "nothing without a draft",
+    "If k is 0, the result is empty. Then the round is one token from p[0].",
+)
+def accept_nothing_without_draft(draft, p, q, u, v):
+    return accepted(draft, p, q, u, v) if len(draft) else []
+
+
+@of_accept(
+    "changed",
+    "p changed in place",
+    "`p -= q` changes the caller's distributions. Make a new tensor.",
+)
+def accept_changed(draft, p, q, u, v):
+    result = accepted(draft, p, q, u, v)
+    p[: len(q)] -= q
+    return result
+
+
+@of_accept(
+    "short",
+    "at most 100 drafted tokens",
+    "Only the first 100 drafted tokens are looked at. The draft has k tokens.",
+)
+def accept_short(draft, p, q, u, v):
+    k = min(len(draft), 100)
+    return accepted(draft[:k], p[: k + 1], q[:k], u[:k], v)
+
+
+# tokens_expected
+
+
+@families("returns nothing")
+@right("tokens_expected")
+def tokens_expected_sum(alpha, k):
+    return sum(alpha**i for i in range(k + 1))
+
+
+def expecting(name, label, hint):
+    """Declare a wrong answer as `misconception` does, named after the function."""
+
+    def declare(function):
+        function.__name__ = f"tokens_expected_{name}"
+        return misconception("tokens_expected", label, hint)(function)
+
+    return declare
+
+
+tokens_expected_kept = expecting(
+    "kept",
+    "token that is drawn not counted",
+    "The drafted tokens that are kept are counted, but not the one that is drawn at the end. Each round has one: begin with 1.",
+)(lambda alpha, k: sum(alpha**i for i in range(1, k + 1)))
+tokens_expected_one_less = expecting(
+    "one_less",
+    "last power missing",
+    "The sum ends with alpha^(k − 1): `range(k)` has k numbers, and the closed form needs the exponent k + 1. There are k + 1 "
+    "terms.",
+)(lambda alpha, k: sum(alpha**i for i in range(k)))
+tokens_expected_one_more = expecting(
+    "one_more",
+    "a power too many",
+    "The sum ends with alpha^(k + 1). It ends with alpha^k.",
+)(lambda alpha, k: sum(alpha**i for i in range(k + 2)))
+tokens_expected_extra = expecting(
+    "extra",
+    "1 counted twice",
+    "The result is 1 too large. The first term, alpha^0, is the token that is drawn: it is not added again.",
+)(lambda alpha, k: 1 + sum(alpha**i for i in range(k + 1)))
+tokens_expected_linear = expecting(
+    "linear",
+    "each drafted token counted with alpha",
+    "The result is 1 + k · alpha, as if a token could be kept after a refused one. Token i is kept only if all before it are: "
+    "alpha^i.",
+)(lambda alpha, k: 1 + k * alpha)
+tokens_expected_last_power = expecting(
+    "last_power",
+    "only whole drafts counted",
+    "The result is 1 + k · alpha^k, which counts only drafts that are kept as a whole. A part of a draft counts as well.",
+)(lambda alpha, k: 1 + k * alpha**k)
+tokens_expected_all = expecting(
+    "all",
+    "probability of a whole draft",
+    "The result is a power of alpha, the probability that the draft is kept as a whole. Sum the powers up.",
+)(lambda alpha, k: alpha**k)
+tokens_expected_infinite = expecting(
+    "infinite",
+    "draft without an end",
+    "The result is 1 / (1 − alpha), the sum of all powers. The draft has k tokens, so the sum ends.",
+)(lambda alpha, k: 1 / (1 - alpha))
+tokens_expected_division = expecting(
+    "division",
+    "division by 0 for alpha = 1",
+    "The closed form divides by 1 − alpha, which is 0 for alpha = 1. Then all tokens are kept, and the result is k + 1.",
+)(lambda alpha, k: (1 - alpha ** (k + 1)) / (1 - alpha))
+tokens_expected_k_for_1 = expecting(
+    "k_for_1",
+    "k instead of k + 1 for alpha = 1",
+    "For alpha = 1 the result is k. The token that is drawn counts as well.",
+)(lambda alpha, k: float(k) if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha))
+tokens_expected_nan = expecting(
+    "nan",
+    "NaN for alpha = 1",
+    "The closed form is computed with tensors or NumPy, and gives NaN for alpha = 1: 0 divided by 0. Then the result is k + 1.",
+)(
+    lambda alpha, k: float(
+        (1 - torch.tensor(float(alpha)).double() ** (k + 1))
+        / (1 - torch.tensor(float(alpha)).double())
+    )
+)
+tokens_expected_zero = expecting(
+    "zero",
+    "0 for alpha = 0",
+    "For alpha = 0 the result is 0. The token that is drawn is there even if no drafted one is kept.",
+)(lambda alpha, k: sum(alpha**i for i in range(k + 1)) if alpha else 0.0)
+tokens_expected_logarithm = expecting(
+    "logarithm",
+    "logarithm of alpha",
+    "The powers are computed with the logarithm of alpha, which does not exist for alpha = 0. Use `**`.",
+)(lambda alpha, k: sum(math.exp(i * math.log(alpha)) for i in range(k + 1)))
+tokens_expected_no_draft = expecting(
+    "no_draft",
+    "0 for an empty draft",
+    "For k = 0 the result is 0. A round without a draft is one step of the target model, and gives 1 token.",
+)(lambda alpha, k: sum(alpha**i for i in range(k + 1)) if k else 0.0)
+tokens_expected_rounded = expecting(
+    "rounded",
+    "rounded to a whole number",
+    "The result is a whole number. A mean may have decimals.",
+)(lambda alpha, k: round(sum(alpha**i for i in range(k + 1))))
+tokens_expected_refused = expecting(
+    "refused",
+    "probability of a refusal",
+    "The sum has powers of 1 − alpha, the probability that a token is refused. Use alpha.",
+)(lambda alpha, k: sum((1 - alpha) ** i for i in range(k + 1)))
+tokens_expected_weighted = expecting(
+    "weighted",
+    "powers times their numbers",
+    "The sum has i · alpha^i, as if alpha^i were the probability of exactly i tokens. It is that of at least i: sum the powers "
+    "alone.",
+)(lambda alpha, k: 1 + sum(i * alpha**i for i in range(k + 1)))
+tokens_expected_no_end = expecting(
+    "no_end",
+    "whole drafts left out of the mean",
+    "The mean has the rounds that end with a refusal, but not those in which all k tokens are kept.",
+)(lambda alpha, k: sum((i + 1) * alpha**i * (1 - alpha) for i in range(k)))
+tokens_expected_list = expecting(
+    "list",
+    "list of the powers",
+    "The result is a list of the powers. Return their sum.",
+)(lambda alpha, k: [alpha**i for i in range(k + 1)])
+tokens_expected_near_1 = expecting(
+    "near_1",
+    "k + 1 for alpha near 1",
+    "For alpha near 1 the result is k + 1, as for 1 itself. Only alpha = 1 needs a case of its own.",
+)(lambda alpha, k: k + 1.0 if abs(alpha - 1) < 0.05 else (1 - alpha ** (k + 1)) / (1 - alpha))
+tokens_expected_short = expecting(
+    "short",
+    "sum of at most 20 powers",
+    "Only the first 20 powers are summed up. There are k + 1.",
+)(lambda alpha, k: sum(alpha**i for i in range(min(k + 1, 20))))
