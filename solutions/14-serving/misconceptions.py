@@ -1160,8 +1160,8 @@ packed_attention_reshaped = whole(
         packed_in_steps(Q, K, V, lengths).transpose(0, 1).reshape(*Q.shape[:2], V.shape[-1])
     )
 )
-packed_attention_padded = whole(
-    "padded",
+packed_attention_padding_left = whole(
+    "padding_left",
     "result padded to the longest",
     "The result is (sequences, longest, h, d_v), with padding in it. Take the padding out: one row for each token.",
 )(
