@@ -102,7 +102,7 @@ by_hand_absolute = by_hand(
 )
 by_hand_of_draft = by_hand(
     "of_draft",
-    "q − p instead of p − q",
+    "difference the other way round",
     "You took what the draft model has more than the target. The words that it draws too rarely are the ones to add: "
     "subtract q from p.",
     rest=[0.75, 0, 0.25, 0],
@@ -298,7 +298,7 @@ paged_attention_first_table = of_places(
 )
 paged_attention_exchanged = of_places(
     "exchanged",
-    "t // P and t % P exchanged",
+    "page and row exchanged",
     "The page is found with t % P, and the row in it with t // P. A page has P tokens that follow one another: which of the "
     "two is the same for all of them?",
     lambda t, s, table, P: (table[s][(t % P) % table.shape[1]], t // P),
@@ -525,6 +525,16 @@ paged_attention_used_entries = masked(
 )
 
 
+paged_attention_plain_mask = masked(
+    "plain_mask",
+    "mask in the scores alone",
+    "The scores of rows beyond a length are −inf, but that is not enough in two cases. A value of NaN is still multiplied by the "
+    "weight 0, which is NaN. And a sequence without tokens has a softmax of nothing but −inf, which is NaN as well.",
+    clean=False,
+    weigh=lambda S, mask: S.masked_fill(~mask, -torch.inf).softmax(-1),
+)
+
+
 @misconception(
     "paged_attention",
     "NaN replaced instead of masked",
@@ -617,12 +627,12 @@ HEADS = {
         lambda h, h_kv: torch.zeros(h, dtype=torch.long),
     ),
     "backwards": (
-        "key heads from the last to the first",
+        "key heads in reverse order",
         "The key heads are used in the reverse order. Query head 0 uses key head 0.",
         lambda h, h_kv: h_kv - 1 - torch.arange(h) // (h // h_kv),
     ),
     "divided_by_h_kv": (
-        "divided by h_kv, not by h / h_kv",
+        "head number divided by h_kv",
         "Query head i uses key head i // h_kv. As many query heads share a key head as h / h_kv says.",
         lambda h, h_kv: (torch.arange(h) // h_kv).clamp(max=h_kv - 1),
     ),
@@ -866,7 +876,7 @@ def paged_attention_queries_changed(q, K_pages, V_pages, table, lengths):
 
 @misconception(
     "paged_attention",
-    "weights detached",
+    "gradient cut at the weights",
     "The attention weights are cut off from autograd, so no gradient reaches queries and keys.",
 )
 def paged_attention_weights_detached(q, K_pages, V_pages, table, lengths):
@@ -1283,7 +1293,7 @@ def packed_attention_queries_changed(Q, K, V, lengths):
 
 packed_attention_weights_detached = packed(
     "weights_detached",
-    "weights detached",
+    "gradient cut at the weights",
     "The attention weights are cut off from autograd, so no gradient reaches queries and keys.",
     weigh=lambda S, seen: S.masked_fill(~seen, -torch.inf).softmax(-1).detach() + 0 * S,
 )
@@ -1387,6 +1397,14 @@ shared_pages_contents = pages(
     "all of these have to be the same.",
     key=lambda prompt, begin, end, j, table: tuple(prompt[begin:end]),
 )
+shared_pages_all_contents = pages(
+    "all_contents",
+    "contents alone, full or not",
+    "Two pages with the same tokens are shared wherever they are, and even if they are not full. A page is shared if it is full, and "
+    "all tokens before it are the same as well.",
+    key=lambda prompt, begin, end, j, table: tuple(prompt[begin:end]),
+    may_share=lambda part, page_size, prompt: True,
+)
 shared_pages_place = pages(
     "place",
     "contents and place, not what is before",
@@ -1454,7 +1472,7 @@ shared_pages_text = pages(
 )
 shared_pages_of_last = pages(
     "of_last",
-    "first and last token of a page compared",
+    "only the ends of a page compared",
     "Only the first and the last token of each page are compared. Compare all.",
     key=lambda prompt, begin, end, j, table: (tuple(table), prompt[begin], prompt[end - 1]),
 )
@@ -1556,7 +1574,7 @@ def shared_pages_first(prompts, page_size):
 
 @of_pages(
     "beginning_of_full",
-    "shared with the beginning of a full page",
+    "shared with a full page's beginning",
     "A page that is not full is shared with an earlier page that begins with the same tokens. It gets tokens of its own later, "
     "so it is never shared.",
 )
@@ -1991,13 +2009,6 @@ continuous_batching_no_arrivals = batching(
     "All requests are there from step 0 on. Request r does not begin before step `arrivals[r]`.",
     ready=lambda arrival: 0,
 )
-continuous_batching_no_arrivals_by_number = batching(
-    "no_arrivals_by_number",
-    "arrivals ignored, order of numbers",
-    "All requests are there from step 0 on, in the order of their numbers. Request r does not begin before step `arrivals[r]`.",
-    ready=lambda arrival: 0,
-    order=lambda arrivals, steps: list(range(len(steps))),
-)
 continuous_batching_one_per_step = batching(
     "one_per_step",
     "one new request per step",
@@ -2373,6 +2384,14 @@ accept_not_normed = accepting(
     "The cumulative sum of max(p − q, 0) is compared with v, but it ends below 1. Divide by its sum first.",
     rest=lambda p, q, x: (p - q).clamp(min=0),
 )
+accept_not_normed_beyond = accepting(
+    "not_normed_beyond",
+    "residual not normed, token beyond it",
+    "The cumulative sum of max(p − q, 0) ends below 1, because it is not divided by its sum. For a larger v, the search finds no token, "
+    "and returns a number that is not in the vocabulary.",
+    rest=lambda p, q, x: (p - q).clamp(min=0),
+    draws=lambda weights, v: int((weights.cumsum(0) <= v).sum()),
+)
 accept_not_cut = accepting(
     "not_cut",
     "negative differences kept",
@@ -2387,7 +2406,7 @@ accept_absolute = accepting(
 )
 accept_more_in_draft = accepting(
     "more_in_draft",
-    "q − p instead of p − q",
+    "difference the other way round",
     "After a refusal, the token is drawn from what the draft model has more than the target. It is the other way round: p − q.",
     rest=lambda p, q, x: (q - p).clamp(min=0) / (q - p).clamp(min=0).sum(),
 )
@@ -2496,7 +2515,7 @@ accept_no_last = of_accept(
 )
 accept_no_replacement = of_accept(
     "no_replacement",
-    "no token in the place of the refused",
+    "nothing in the refused token's place",
     "After a refusal, nothing takes the token's place. One token is drawn from the residual.",
 )(
     lambda draft, p, q, u, v: (
@@ -2830,7 +2849,7 @@ tokens_expected_division = expecting(
 )(lambda alpha, k: (1 - alpha ** (k + 1)) / (1 - alpha))
 tokens_expected_k_for_1 = expecting(
     "k_for_1",
-    "k instead of k + 1 for alpha = 1",
+    "one too few for alpha 1",
     "For alpha = 1 the result is k. The token that is drawn counts as well.",
 )(lambda alpha, k: float(k) if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha))
 tokens_expected_nan = expecting(
