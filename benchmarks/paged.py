@@ -57,8 +57,8 @@ def paged_attention(q, K_pages, V_pages, table, lengths, parts=None, blocks=None
     V_pages : tensor, shape (num_pages, page_size, h_kv, d_v)
     table : tensor of integers, shape (b, max_pages)
     lengths : tensor of integers, shape (b,)
-        At most max_pages * page_size. On a GPU no number in `table` or `lengths` is checked: the
-        CPU would have to wait for the GPU.
+        At most max_pages * page_size. No number in `table` or `lengths` is checked: the CPU would
+        have to wait for the GPU.
     parts : int, optional
         Into how many parts each sequence is split. By default enough to fill the GPU.
     blocks : Blocks, optional
@@ -71,7 +71,7 @@ def paged_attention(q, K_pages, V_pages, table, lengths, parts=None, blocks=None
     Raises
     ------
     ValueError
-        If shapes, dtypes or devices don't fit.
+        If shapes, dtypes or devices don't fit, pages are not contiguous, or heads are too wide.
     """
     _check(q, K_pages, V_pages, table, lengths)
     (b, h, d_k), (_, page_size, h_kv, d_v) = q.shape, V_pages.shape
