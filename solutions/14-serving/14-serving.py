@@ -500,7 +500,7 @@ shares = torch.bincount(torch.tensor(first), minlength=4) / len(first)
 panels[1].bar(torch.arange(4) - 0.27, q[0], width=0.25, label="draft q")
 panels[1].bar(torch.arange(4), p[0], width=0.25, label="target p")
 panels[1].bar(torch.arange(4) + 0.27, shares, width=0.25, label="first tokens")
-panels[1].set(title="20,000 rounds", xlabel="token", ylabel="share", xticks=range(4))
+panels[1].set(title="20,000 rounds", xlabel="token", ylabel="share", xticks=range(4), ylim=(0, 0.6))
 panels[1].legend()
 for alpha in (0.6, 0.8, 0.9):
     panels[2].plot([tokens_expected(alpha, k) for k in range(17)], marker=".", label=f"α = {alpha}")

@@ -911,9 +911,8 @@ def accept_distribution(accept, draw):
         shares = np.zeros(4)
         for case in cases:
             first, *_ = tokens_in(accept(*case))
-            expect(
-                0 <= first < 4, Message("Expected tokens from 0 to 3, got {found}.", found=first)
-            )
+            message = "Expected tokens from 0 to 3, got {found}. Do the probabilities that you draw from sum to 1?"
+            expect(0 <= first < 4, Message(message, found=first))
             shares[first] += float(own[case[0]]) / 64
         what = Message(
             "the shares of the first token for p = {p} and q = {q}", p=shown(target), q=shown(own)
