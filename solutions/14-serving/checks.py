@@ -4,8 +4,8 @@ function fails.
 Results are compared with `specifications`, which computes head by head, token by token and step by step. It is in
 checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. Inputs are in float64
 unless a check says otherwise. Lists of tokens, pages and steps are compared exactly. For other results the tolerance is
-`RTOL` in `checking/expect.py`, which explains how it was chosen. The probabilities that `accept` gets are sixteenths or
-sixty-fourths, so that no rounding decides about a token.
+`RTOL` in `checking/expect.py`, which explains how it was chosen. The probabilities that `accept` gets are multiples of 1/16,
+1/64 or 1/2048, so that no rounding decides about a token.
 """
 
 import importlib.util
@@ -706,7 +706,13 @@ def continuous_batching_kinds(continuous_batching, draw):
 def continuous_batching_free(continuous_batching, draw):
     """With a slot for each request, no request waits: it begins in the step before which it arrives."""
     arrivals, steps = draw.rng.permutation(6).tolist(), draw.rng.integers(1, 7, size=6).tolist()
-    cases = [([0] * 4, [3, 1, 4, 2], 4), ([2], [3], 1), (arrivals, steps, 6), (arrivals, steps, 9)]
+    cases = [
+        ([0] * 4, [3, 1, 4, 2], 4),
+        ([2], [3], 1),
+        ([4], [1], 1),
+        (arrivals, steps, 6),
+        (arrivals, steps, 9),
+    ]
     expect_ends(continuous_batching, *cases)
 
 
@@ -725,7 +731,7 @@ def continuous_batching_arrivals(continuous_batching, draw):
     gap = int(draw.rng.integers(20, 40))
     cases = [([0, 1, 2, 5, 9], [3, 4, 1, 1, 2], 2), ([3, gap, gap + 1], [2, 3, 1], 1)]
     cases.append(([1, 1, 2, gap, gap, gap + 1], [2, 5, 4, 3, 1, 2], 2))
-    cases.append(([0, 2, 4, 6], [2, 2, 2, 2], 1))
+    cases += [([0, 2, 4, 6], [2, 2, 2, 2], 1), ([2, 10, 20, 30, 41], [3, 2, 1, 4, 2], 1)]
     expect_ends(continuous_batching, *cases)
 
 
@@ -970,6 +976,12 @@ def accept_rounding(accept, draw):
                 one_round(3, *LAST_REFUSED, 0.9, v, dtype),
             ]
             cases.append(one_round(1, *REFUSED_AT_0, 0.5, v, dtype))
+    even, own = [(1, 2, 2, 2, 2, 2, 2, 3)] * 3, [(7, 1, 1, 1, 1, 1, 1, 3)] * 2
+    for dtype in (torch.float32, torch.float64):  # six times 1/6 is less than 1 in float64
+        p, q = of_sixteenths(*even, dtype=dtype), of_sixteenths(*own, dtype=dtype)
+        cases.append(
+            (torch.tensor([3, 0]), p, q, torch.tensor([0.5, 0.9], dtype=dtype), 1 - 2.0**-53)
+        )
     draft, p, q, u, v = one_round(1, *REFUSED_AT_0, 0.5, 1 - 1e-9)
     expect_rounds(accept, *cases, (draft, p * (1 - 1e-7), q, u, v))
 
