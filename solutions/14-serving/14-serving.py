@@ -343,7 +343,7 @@ checks.run("continuous_batching", points=4)
 #
 # - Token i is kept if $u_i < p_i(x_i) \,/\, q_i(x_i)$.
 # - At the first token that is not kept, the round ends. In its place comes one token that is drawn from
-#   $\max(p_i - q_i, 0)$, divided by its sum.
+#   $\max(p_i - q_i, 0)$, divided by its sum: the *residual distribution*.
 # - If all tokens are kept, one token more is drawn from $p_k$, and the round ends as well.
 #
 # All random numbers are given, so that the result can be checked: u for keeping, and v for the one token that is drawn.
