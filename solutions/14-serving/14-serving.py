@@ -343,7 +343,7 @@ checks.run("continuous_batching", points=4)
 #
 # - Token i is kept if $u_i < p_i(x_i) \,/\, q_i(x_i)$.
 # - At the first token that is not kept, the round ends. In its place comes one token that is drawn from
-#   $\max(p_i - q_i, 0)$, divided by its sum.
+#   $\max(p_i - q_i, 0)$, divided by its sum: the *residual distribution*.
 # - If all tokens are kept, one token more is drawn from $p_k$, and the round ends as well.
 #
 # All random numbers are given, so that the result can be checked: u for keeping, and v for the one token that is drawn.
@@ -500,7 +500,7 @@ shares = torch.bincount(torch.tensor(first), minlength=4) / len(first)
 panels[1].bar(torch.arange(4) - 0.27, q[0], width=0.25, label="draft q")
 panels[1].bar(torch.arange(4), p[0], width=0.25, label="target p")
 panels[1].bar(torch.arange(4) + 0.27, shares, width=0.25, label="first tokens")
-panels[1].set(title="20,000 rounds", xlabel="token", ylabel="share", xticks=range(4))
+panels[1].set(title="20,000 rounds", xlabel="token", ylabel="share", xticks=range(4), ylim=(0, 0.6))
 panels[1].legend()
 for alpha in (0.6, 0.8, 0.9):
     panels[2].plot([tokens_expected(alpha, k) for k in range(17)], marker=".", label=f"α = {alpha}")

@@ -400,9 +400,8 @@ def continuous_batching_heap(arrivals, steps, slots):
 
 @right("continuous_batching")
 def continuous_batching_step_by_step(arrivals, steps, slots):
-    left, ends, step = list(steps), [-1] * len(steps), 0
-    running = []
-    while -1 in ends:
+    left, ends, running = list(steps), [-1] * len(steps), []
+    for step in range(sum(steps) + max(arrivals, default=0)):
         waiting = [
             r for r in range(len(steps)) if arrivals[r] <= step and ends[r] < 0 and r not in running
         ]
@@ -414,7 +413,6 @@ def continuous_batching_step_by_step(arrivals, steps, slots):
             if left[r] == 0:
                 ends[r] = step
         running = [r for r in running if left[r] > 0]
-        step += 1
     return ends
 
 
@@ -423,7 +421,7 @@ def continuous_batching_by_events(arrivals, steps, slots):
     """Time goes from event to event: an arrival or an end."""
     order = deque(sorted(range(len(steps)), key=lambda r: (arrivals[r], r)))
     ends, running, now = {}, [], 0
-    while order or running:
+    for _ in range(2 * len(steps)):  # arrivals and ends
         while order and arrivals[order[0]] <= now and len(running) < slots:
             r = order.popleft()
             ends[r] = now + steps[r] - 1
@@ -454,9 +452,8 @@ def continuous_batching_occupied(arrivals, steps, slots):
     """Counts for each step how many run, and looks for the first step with room: none can be overtaken."""
     busy, ends, earliest = {}, [0] * len(steps), 0
     for r in sorted(range(len(steps)), key=arrivals.__getitem__):
-        start = max(arrivals[r], earliest)
-        while busy.get(start, 0) >= slots:
-            start += 1
+        first = max(arrivals[r], earliest)
+        start = next(step for step in range(first, first + sum(steps)) if busy.get(step, 0) < slots)
         for step in range(start, start + steps[r]):
             busy[step] = busy.get(step, 0) + 1
         earliest, ends[r] = start, start + steps[r] - 1
@@ -470,9 +467,7 @@ def continuous_batching_occupied(arrivals, steps, slots):
 def accept_products(draft, p, q, u, v):
     """Without a division."""
     k = len(draft)
-    i = 0
-    while i < k and u[i] * q[i, draft[i]] < p[i, draft[i]]:
-        i += 1
+    i = next((i for i in range(k) if not u[i] * q[i, draft[i]] < p[i, draft[i]]), k)
     weights = torch.clamp(p[i] - q[i], min=0) if i < k else p[k]
     sums = torch.cumsum(weights, 0)
     candidates = torch.nonzero(sums > v * weights.sum()).flatten()
