@@ -35,7 +35,7 @@ import torch
 # *About 10 minutes · medium ●●○*
 #
 # **First**, a vocabulary has four words, 0 to 3. The draft model's distribution is $q = (0.5, 0.3, 0.2, 0)$, the target
-# model's is $p = (0.2, 0.4, 0.1, 0.3)$. The draft model has drawn word 0. With what probability does the target model
+# model's is $p = (0.15, 0.4, 0.15, 0.3)$. The draft model has drawn word 0. With what probability does the target model
 # keep it? If it does not, the word that takes its place comes from another distribution: what are its four
 # probabilities? And what is the acceptance rate α, the probability that *a* word drawn from q is kept?
 #
@@ -57,7 +57,7 @@ def by_hand():
         requests 0 to 3 end.
     """
     ### BEGIN SOLUTION
-    return [0.4, 0, 0.25, 0, 0.75, 0.6, 3, 0, 5, 3]
+    return [0.3, 0, 0.25, 0, 0.75, 0.6, 3, 0, 5, 3]
     ### END SOLUTION
 
 
@@ -72,7 +72,7 @@ checks.run("by_hand", points=0)
 # - b is the number of sequences, h the number of query heads, $h_{kv}$ that of key heads, and h is a multiple of $h_{kv}$.
 #   Queries and keys have width $d_k$, values have width $d_v$.
 # - Attention is scaled by $1/\sqrt{d_k}$. Query head i uses key head i // (h / h_kv), for keys and values.
-# - In the first two tasks, all tensors with decimals have one dtype, float32 or float64, and the result has it as well.
+# - In the first two tasks, all floating-point tensors have one dtype, float32 or float64, and the result has it as well.
 #   Gradients flow from the result to all of them: no `detach`, no `.data`, no NumPy on the way. Inputs may have any memory
 #   layout.
 # - Tokens, pages, requests and steps are whole numbers that begin at 0. Where a list of them is asked for, return a list.
@@ -131,7 +131,9 @@ def paged_attention(q, K_pages, V_pages, table, lengths):
     ### BEGIN SOLUTION
     (b, h, d_k), (_, P, h_kv, width) = q.shape, K_pages.shape
     if h % h_kv or width != d_k or lengths.max() > P * table.shape[1]:
-        raise ValueError(f"shapes {tuple(q.shape)}, {tuple(K_pages.shape)}, {tuple(table.shape)}, lengths {lengths}")
+        raise ValueError(
+            f"shapes {tuple(q.shape)}, {tuple(K_pages.shape)}, {tuple(table.shape)}, lengths {lengths}"
+        )
     rows = []
     for s in range(b):
         t = torch.arange(int(lengths[s]), device=q.device)
@@ -192,7 +194,9 @@ def packed_attention(Q, K, V, lengths):
     (n, h, d_k), h_kv = Q.shape, K.shape[1]
     if h % h_kv or sum(lengths) != n:
         raise ValueError(f"shapes {tuple(Q.shape)} and {tuple(K.shape)}, lengths {lengths}")
-    number = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)).to(Q.device)  # of the sequence
+    number = (
+        torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)).to(Q.device)
+    )  # of the sequence
     mask = (number == number[:, None]).tril()
     K, V = K.repeat_interleave(h // h_kv, dim=1), V.repeat_interleave(h // h_kv, dim=1)
     S = torch.einsum("ihc,jhc->hij", Q, K) / math.sqrt(d_k)
@@ -284,7 +288,7 @@ checks.run("shared_pages", points=4)
 # A server runs at most `slots` requests in each step. Request r arrives before step `arrivals[r]` and needs `steps[r]` steps,
 # which follow one another without a break. With *continuous* batching, a request does not wait for a whole batch to end:
 #
-# - A request takes a slot in the step before which it arrives, if one is free.
+# - A request takes a slot in the step before which it arrives, if one is free and no other waits for it.
 # - Otherwise it waits. Requests that wait take slots as soon as these are free, in the order in which they arrived. Those
 #   that arrived before the same step take them in the order of their numbers.
 # - A slot whose request ends in step e is free in step e + 1.
@@ -339,7 +343,8 @@ checks.run("continuous_batching", points=4)
 #
 # In a round of speculative decoding, the draft model has drawn k tokens $x_0, \ldots, x_{k-1}$, token i from its
 # distribution $q_i$. One step of the target model computes its distributions $p_0, \ldots, p_k$: $p_i$ is that of the token at
-# place i, and $p_k$ is that of the token after the draft. Go through the draft from its beginning:
+# place i, and $p_k$ is that of the token after the draft. (Chapter 14 counts from 1,
+# this notebook from 0.) Go through the draft from its beginning:
 #
 # - Token i is kept if $u_i < p_i(x_i) \,/\, q_i(x_i)$.
 # - At the first token that is not kept, the round ends. In its place comes one token that is drawn from
@@ -348,8 +353,8 @@ checks.run("continuous_batching", points=4)
 #
 # All random numbers are given, so that the result can be checked: u for keeping, and v for the one token that is drawn.
 # To draw from a distribution with v means to take the smallest token for which the sum of the probabilities up to it, its
-# own included, is greater than v. Rounding may leave none, if v is nearly 1. Then take the last token with a probability
-# above 0.
+# own included, is greater than v. Rounding may leave none, if v is nearly 1. Then take the last token whose
+# probability in this distribution is above 0.
 #
 # By hand, with k = 1, q = (0.5, 0.5, 0) and p = (0.25, 0.25, 0.5), in the first place: token 1 is kept if u < 0.5. If not, the
 # token in its place is drawn from (0, 0, 1), so it is token 2 for all v. To draw from p itself: v = 0.3 gives token 1, as
@@ -485,15 +490,22 @@ def mean_wait(schedule, slots):
 chance = torch.Generator().manual_seed(14)
 arrivals = torch.randint(100, (60,), generator=chance).tolist()
 steps = [2 ** int(power) for power in torch.randint(7, (60,), generator=chance)]
-p, q = torch.tensor([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.4, 0.3, 0.2, 0.1]])
+p, q = (
+    torch.tensor([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0]]),
+    torch.tensor([[0.4, 0.3, 0.2, 0.1]]),
+)
 drafts = torch.multinomial(q[0], 20_000, replacement=True, generator=chance)
 u, v = torch.rand(2, 20_000, generator=chance)
 first = [accept(drafts[i : i + 1], p, q, u[i : i + 1], v[i].item())[0] for i in range(20_000)]
 
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
 slots = [1, 2, 4, 8, 16, 32, 64]
-panels[0].loglog(slots, [mean_wait(continuous_batching, s) for s in slots], marker="o", label="continuous")
-panels[0].loglog(slots, [mean_wait(static_batching, s) for s in slots], marker="s", label="whole batches")
+panels[0].loglog(
+    slots, [mean_wait(continuous_batching, s) for s in slots], marker="o", label="continuous"
+)
+panels[0].loglog(
+    slots, [mean_wait(static_batching, s) for s in slots], marker="s", label="whole batches"
+)
 panels[0].set(title="from arrival to end", xlabel="slots", ylabel="steps, mean")
 panels[0].legend()
 shares = torch.bincount(torch.tensor(first), minlength=4) / len(first)

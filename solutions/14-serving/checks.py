@@ -83,7 +83,7 @@ NAMES = {
 @check()
 def by_hand_numbers(by_hand, draw):
     """Returns the three results for the drafted word, then the steps in which the four requests end."""
-    p, q = np.array([0.2, 0.4, 0.1, 0.3]), np.array([0.5, 0.3, 0.2, 0])
+    p, q = np.array([0.15, 0.4, 0.15, 0.3]), np.array([0.5, 0.3, 0.2, 0])
     more = np.maximum(p - q, 0)
     ends = ends_of([0, 0, 2, 1], [4, 1, 2, 3], 2)
     expect_by_hand(by_hand(), [p[0] / q[0], *(more / more.sum()), np.minimum(p, q).sum(), *ends])
@@ -99,7 +99,7 @@ def shown(value):
     """Return a value in a message: a list or a tensor as a list, cut off if it is long."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if float(f"{value:.4g}") != 1 or value == 1 else "just below 1"
     if isinstance(value, (list, tuple)):
         rest = ["..."] if len(value) > MOST_SHOWN else []
         return f"[{', '.join([*map(shown, value[:MOST_SHOWN]), *rest])}]"
@@ -586,7 +586,7 @@ def twice(function, prompts, page_size):
 @check(weight=0.5, needs=[shared_pages_kinds])
 def shared_pages_again(shared_pages, draw):
     """Begins with an empty cache in each call."""
-    prompts = tokens(draw, 4, 6)
+    prompts = tokens(draw, 5, 7)
     first, second = map(tables_in, shared_pages.run_remote(twice, prompts, 2))
     message = "Two calls with the same prompts returned {first}, then {second}. Is something kept from call to call?"
     expect(first == second, Message(message, first=shown(first), second=shown(second)))

@@ -25,7 +25,7 @@ FAMILIES = [*TENSORS, "returns nothing", "an array instead of a tensor", "cut of
 
 # by_hand: wrong
 
-KEPT, REST, RATE, ENDS = [0.4], [0, 0.25, 0, 0.75], [0.6], [3, 0, 5, 3]
+KEPT, REST, RATE, ENDS = [0.3], [0, 0.25, 0, 0.75], [0.6], [3, 0, 5, 3]
 
 
 def by_hand(name, label, hint, kept=KEPT, rest=REST, rate=RATE, ends=ENDS):
@@ -41,8 +41,8 @@ def by_hand(name, label, hint, kept=KEPT, rest=REST, rate=RATE, ends=ENDS):
 by_hand_reversed = by_hand(
     "reversed",
     "draft's probability divided by the target's",
-    "You divided q by p, which is 2.5 here, and above 1. Word 0 is kept with the probability p / q, or 1 if that is smaller.",
-    kept=[2.5],
+    "You divided q by p, which is 3.33 here, and above 1. Word 0 is kept with the probability p / q, or 1 if that is smaller.",
+    kept=[10 / 3],
 )
 by_hand_always_kept = by_hand(
     "always_kept",
@@ -55,32 +55,32 @@ by_hand_target = by_hand(
     "the target's probability of the word",
     "You gave the probability p of word 0. The draft model has drawn it already, and does so with the probability q: which "
     "part of these draws has to stay, so that p is left?",
-    kept=[0.2],
+    kept=[0.15],
 )
 by_hand_refused = by_hand(
     "refused",
     "probability of a refusal",
     "You gave the probability that word 0 is refused. The question is when it is kept.",
-    kept=[0.6],
+    kept=[0.7],
 )
 by_hand_difference = by_hand(
     "difference",
     "difference instead of the ratio",
     "You subtracted p from q. Word 0 is kept with the ratio of the two probabilities.",
-    kept=[0.3],
+    kept=[0.35],
 )
 by_hand_of_target = by_hand(
     "of_target",
     "refused word replaced from the target",
     "After a refusal you drew from p itself. Then words that the draft model likes would come too often: only what p has more "
     "than q is left to be drawn.",
-    rest=[0.2, 0.4, 0.1, 0.3],
+    rest=[0.15, 0.4, 0.15, 0.3],
 )
 by_hand_without_the_word = by_hand(
     "without_the_word",
     "target without the refused word",
     "After the refusal you took p without word 0, divided by its sum. Subtract q from p instead, word by word.",
-    rest=[0, 0.5, 0.125, 0.375],
+    rest=[0, 8 / 17, 3 / 17, 6 / 17],
 )
 by_hand_not_normed = by_hand(
     "not_normed",
@@ -92,20 +92,20 @@ by_hand_not_cut = by_hand(
     "not_cut",
     "negative differences kept",
     "You kept p − q where it is negative. Such words get 0: the draft model draws them often enough.",
-    rest=[-0.3, 0.1, -0.1, 0.3],
+    rest=[-0.35, 0.1, -0.05, 0.3],
 )
 by_hand_absolute = by_hand(
     "absolute",
     "absolute differences",
     "You took the absolute values of p − q. Negative differences become 0.",
-    rest=[0.375, 0.125, 0.125, 0.375],
+    rest=[0.4375, 0.125, 0.0625, 0.375],
 )
 by_hand_of_draft = by_hand(
     "of_draft",
     "difference the other way round",
     "You took what the draft model has more than the target. The words that it draws too rarely are the ones to add: "
     "subtract q from p.",
-    rest=[0.75, 0, 0.25, 0],
+    rest=[0.875, 0, 0.125, 0],
 )
 by_hand_uniform = by_hand(
     "uniform",
@@ -123,13 +123,20 @@ by_hand_rate_products = by_hand(
     "rate_products",
     "probability that both draw the same",
     "You summed p times q, the probability that two independent draws are the same word. Sum the smaller one of p and q.",
-    rate=[0.24],
+    rate=[0.225],
 )
 by_hand_rate_mean = by_hand(
     "rate_mean",
     "mean of the ratios",
     "You took the mean of the four probabilities of being kept. Words are drawn with q, so weigh them with q.",
-    rate=[0.475],
+    rate=[0.7625],
+)
+by_hand_rate_of_word_0 = by_hand(
+    "rate_of_word_0",
+    "acceptance of word 0 alone",
+    "0.3 is the probability that word 0 is kept. The acceptance rate is that of any drawn word: the sum of the smaller one of "
+    "p and q.",
+    rate=[0.3],
 )
 by_hand_rate_largest = by_hand(
     "rate_largest",
@@ -2452,6 +2459,12 @@ accept_last_place = accepting(
     "last token from p[k − 1]",
     "If all tokens are kept, the one more is drawn from p[k − 1], the distribution for the place before. Use p[k].",
     last=lambda p, q: p[max(len(p) - 2, 0)],
+)
+accept_last_first = accepting(
+    "last_first",
+    "last token from p[0]",
+    "If all tokens are kept, the one more is drawn from p[0], the distribution for the first place. Use p[k].",
+    last=lambda p, q: p[0],
 )
 accept_last_residual = accepting(
     "last_residual",

@@ -21,12 +21,12 @@ from checking import right
 
 @right("by_hand")
 def by_hand_in_parts():
-    return 2 / 5, (0, 1 / 4, 0, 3 / 4), 3 / 5, (3, 0, 5, 3)
+    return 3 / 10, (0, 1 / 4, 0, 3 / 4), 3 / 5, (3, 0, 5, 3)
 
 
 @right("by_hand")
 def by_hand_computed():
-    p, q = torch.tensor([0.2, 0.4, 0.1, 0.3]), torch.tensor([0.5, 0.3, 0.2, 0.0])
+    p, q = torch.tensor([0.15, 0.4, 0.15, 0.3]), torch.tensor([0.5, 0.3, 0.2, 0.0])
     more = (p - q).relu()
     rest = torch.tensor([3.0, 0.0, 5.0, 3.0])
     return torch.cat([p[:1] / q[:1], more / more.sum(), torch.minimum(p, q).sum()[None], rest])
