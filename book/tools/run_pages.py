@@ -149,7 +149,7 @@ def location(page, notebook, cell):
 # Running one.
 
 
-def execute(page, notebook, rerun=False, folder=records.FOLDER):
+def execute(page, notebook, rerun=False, folder=records.FOLDER, keep_times=False):
     """Run a page's cells in a new kernel; return the notebook, the seconds, and the fault, or
     None.
 
@@ -162,10 +162,12 @@ def execute(page, notebook, rerun=False, folder=records.FOLDER):
         Run its experiments again, and write its record.
     folder : Path
         The folder that the record is written into.
+    keep_times : bool
+        Give the cells after one that measures time its recorded values.
     """
     start = time.perf_counter()
     try:
-        fault = check(page, notebook, rerun) or run_cells(page, notebook, rerun, folder)
+        fault = check(page, notebook, rerun) or run_cells(page, notebook, rerun, folder, keep_times)
     except Exception as error:  # such as a kernel that does not start
         fault = Fault(f"book/{page.name}: {in_one_line(error)}", traceback.format_exc())
     return notebook, time.perf_counter() - start, fault
@@ -189,7 +191,7 @@ def check(page, notebook, rerun):
     return None
 
 
-def run_cells(page, notebook, rerun, folder):
+def run_cells(page, notebook, rerun, folder, keep_times=False):
     """Run a page's cells; return the fault, or None."""
     recorded = records.cells_of(notebook)
     sources = {number: cell.source for number, cell in recorded.items()}
@@ -200,7 +202,7 @@ def run_cells(page, notebook, rerun, folder):
         started.append(cell)
 
     with tempfile.TemporaryDirectory() as values:
-        as_run = records.as_run(notebook, page.stem, Path(values) if rerun else None)
+        as_run = records.as_run(notebook, page.stem, Path(values) if rerun else None, keep_times)
         for number, source in as_run.items():
             recorded[number].source = source
         client = nbclient.NotebookClient(

@@ -249,7 +249,7 @@ def test_a_corrected_page_has_its_results(book):
         (
             ["old"],
             [
-                r"^book/old\.md: its code is newer than its record: run python book/record\.py "
+                r"^book/old\.md: its code is newer than its record: run python book/tools/record\.py "
                 r"old$"
             ],
         ),

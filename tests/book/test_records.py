@@ -523,7 +523,8 @@ def differences(before, after, timed=()):
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_experiment_is_repeated_and_compared(page, tmp_path):
-    """What is recorded comes out again, and the page's own asserts hold of it.
+    """What is recorded comes out again, and the page's own asserts hold of it; of times, they
+    hold of the recorded ones.
 
     The checkout's record stays.
 
@@ -531,7 +532,7 @@ def test_every_experiment_is_repeated_and_compared(page, tmp_path):
     """
     recorded = records.path_of(page.stem).read_bytes()
     _notebook, _seconds, fault = run_pages.execute(
-        page, run_pages.read(page), rerun=True, folder=tmp_path
+        page, run_pages.read(page), rerun=True, folder=tmp_path, keep_times=True
     )
     assert not fault
     assert records.path_of(page.stem).read_bytes() == recorded

@@ -325,17 +325,18 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     code = (
-        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/helpers']\n"
+        "import sys; sys.path[:0] = sys.argv[1:4]\n"
         "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
         "Course\n"
-        "root = Path(sys.argv[2])\n"
+        "root = Path(sys.argv[4])\n"
         "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', "
         "'--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"
     )
+    folders = map(str, (HERE, HERE.parent, HERE.parent / "helpers"))
     (tmp_path / "run.py").write_text(f"if __name__ == '__main__':\n    exec({code!r})\n")
     command = bubblewrap.as_nobody(
-        [sys.executable, str(tmp_path / "run.py"), str(HERE), str(tmp_path)],
+        [sys.executable, str(tmp_path / "run.py"), *folders, str(tmp_path)],
         read=[ROOT],
         write=[tmp_path],
     )

@@ -214,11 +214,12 @@ def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
     book in one.
     """
     python, owner = Path("/usr/bin/python3"), pwd.getpwnam("nobody")
-    result = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
-    if result.returncode or ci.numbers(result.stdout)[:2] < ci.numbers(ci.promised()[0]):
+    tried = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
+    version = tried.stdout.strip()
+    if tried.returncode or ci.numbers(version)[:2] < ci.numbers(ci.promised()[0]):
         reason = (
             f"{python} is too old, or has no venv module (Debian: apt install python3-venv): "
-            f"{result.stdout}"
+            f"{version}"
         )
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="newcomer-") as temporary:
@@ -254,9 +255,9 @@ def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
         )
         shown = result.stdout[-5000:] + result.stderr[-5000:]
         assert result.returncode == 0, shown
-        assert re.search(
-            rf"^Python {re.escape(result.stdout.strip())} \({python}\)\.$", result.stdout, re.M
-        ), shown
+        assert re.search(rf"^Python {re.escape(version)} \({python}\)\.$", result.stdout, re.M), (
+            shown
+        )
         phases = re.findall(r"^(\w+) +\d+\.\d s$", result.stdout, re.M)
         assert phases == ["install", "release", "sample"], shown
         assert not re.search(
