@@ -97,7 +97,7 @@ def a_flood(count=200):
 if __name__ == "__main__":
     changing = threading.Thread(target=a_folder_that_changes)
     changing.start()
-    a_flood()
     for attack in (impersonation, the_future, links, hard_links, a_pipe, many_files):
         attack()
+    a_flood()  # the last: of one user, sixty are looked at in an hour
     changing.join()
