@@ -258,7 +258,12 @@ def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
     english, chinese = said_by(name, editions.SOURCE), said_by(name)
     assert english.formulas == chinese.formulas
     assert english.code == chinese.code
-    assert english.ids == chinese.ids
+    # Sphinx numbers citations by itself, and another order in a sentence gives one number twice.
+    ids = [
+        {each for each in page.ids if not re.fullmatch(r"id\d+", each)}
+        for page in (english, chinese)
+    ]
+    assert ids[0] == ids[1]
     assert english.numbers == chinese.numbers
 
 
