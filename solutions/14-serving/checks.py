@@ -343,6 +343,15 @@ def paged_attention_heads(paged_attention, draw):
 
 
 @check(weight=0.5, needs=[paged_attention_lengths])
+def paged_attention_large(paged_attention, draw):
+    """Finite for scores of any size: thousands above 0, and thousands below."""
+    (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
+    q, K_pages, *rest = cached(draw, [P + 1, 2 * P, 1], P, d_k, d_v)
+    cases = [(sign * q.abs() * 3000, K_pages.abs(), *rest) for sign in (1, -1)]
+    expect_all(paged_attention, cases)
+
+
+@check(weight=0.5, needs=[paged_attention_lengths])
 def paged_attention_shared(paged_attention, draw):
     """Two sequences may share pages."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
@@ -398,7 +407,9 @@ def packed_attention_one(packed_attention, draw):
 def packed_attention_values(packed_attention, draw):
     """No token sees a token of another sequence, for different lengths in any order, and for equal ones."""
     (d_k, d_v), lengths = widths(draw), sizes(draw, 4)
-    cases = [in_a_row(draw, own, d_k, d_v) for own in (lengths, sorted(lengths), lengths[:2] * 2)]
+    cases = [
+        in_a_row(draw, several, d_k, d_v) for several in (lengths, sorted(lengths), lengths[:2] * 2)
+    ]
     expect_all(packed_attention, [*cases, in_a_row(draw, [3, 3, 3], d_k, d_v)])
 
 
@@ -408,6 +419,13 @@ def packed_attention_short(packed_attention, draw):
     (d_k, d_v), (n, other) = widths(draw), sizes(draw, 2)
     several = [[0, n, 0, 0, other], [n, 1, other, 0], [1, 1, n, 1], [0, 1], [1, 0, 1], [1]]
     expect_all(packed_attention, [in_a_row(draw, lengths, d_k, d_v) for lengths in several])
+
+
+@check(weight=0.5, needs=[packed_attention_values])
+def packed_attention_large(packed_attention, draw):
+    """Finite for scores of any size: thousands above 0, and thousands below."""
+    Q, K, *rest = in_a_row(draw, sizes(draw, 3), *widths(draw))
+    expect_all(packed_attention, [(sign * Q.abs() * 3000, K.abs(), *rest) for sign in (1, -1)])
 
 
 @check(weight=2, needs=[packed_attention_values])

@@ -694,6 +694,16 @@ paged_attention_values_tiled = paged(
     "Keys are repeated one by one, but values as a whole, so a query head takes the values of another key head.",
     value_heads=lambda h, h_kv: torch.arange(h) % h_kv,
 )
+EXPONENTIALS = (
+    "`exp` is inf for large numbers, and 0 for numbers far below 0: then a weight is inf / inf or 0 / 0, which is NaN. Subtract "
+    "each row's largest score first, or use `softmax`."
+)
+paged_attention_no_maximum = paged(
+    "no_maximum",
+    "largest score not subtracted",
+    EXPONENTIALS,
+    weigh=lambda S: S.exp() / S.exp().sum(-1, keepdim=True),
+)
 paged_attention_no_softmax = paged(
     "no_softmax",
     "scores used as weights",
@@ -1095,6 +1105,12 @@ packed_attention_neighbor = packed(
     "sequence just before it seen",
     "A token also sees the sequence just before its own: a block of the mask begins too early.",
     mask=lambda number, i, j: ((number[:, None] - number) <= 1) & (j <= i),
+)
+packed_attention_no_maximum = packed(
+    "no_maximum",
+    "largest score not subtracted",
+    EXPONENTIALS,
+    weigh=lambda S, seen: S.exp() * seen / (S.exp() * seen).sum(-1, keepdim=True),
 )
 packed_attention_no_softmax = packed(
     "no_softmax",
