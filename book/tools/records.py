@@ -277,9 +277,14 @@ def definitions(source):
 
 def load(page, number):
     """Return the values of a recorded cell, by name, and print what it printed."""
-    record = read(page)["cells"][number]
-    print(record["printed"], end="")
-    return {name: decoded(value) for name, value in record["values"].items()}
+    print(read(page)["cells"][number]["printed"], end="")
+    return values(page, number)
+
+
+def values(page, number):
+    """Return the values of a recorded cell, by name."""
+    recorded = read(page)["cells"][number]["values"]
+    return {name: decoded(value) for name, value in recorded.items()}
 
 
 def state(names):
@@ -368,7 +373,7 @@ def as_run(notebook, page, folder=None, keep_times=False):
             sources[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
             continue
         if keep_times and "clock" in tags(cell):
-            behind = f"globals().update(_records.load({page!r}, {number}))\n{behind}"
+            behind = f"globals().update(_records.values({page!r}, {number}))\n{behind}"
         first = (
             "import records as _records\nimport time as _time\n"
             "_before, _began = _records.state(globals()), _time.perf_counter()"
