@@ -381,7 +381,7 @@ def test_a_new_chapter_is_built_without_a_warning(built):
 
 def test_the_test_of_a_new_figure_passes(built):
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-rs", "book"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-rs", f"book/{NAME}"],
         cwd=built.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
