@@ -121,14 +121,16 @@ def paged(kernel, page_size, width, blocks, group=4):
     """
     import paged
 
-    own = {"D_V": width, "BLOCK_D_V": width}
+    constants = {"D_V": width, "BLOCK_D_V": width}
     if kernel == "merge":
-        return for_h100(paged._merge, own | {"PARTS": 16}, 2, {"parts": "i32", "found": "*fp32"})
-    own |= {"GROUP": group, "BLOCK_G": max(16, group), "D_K": width, "BLOCK_D_K": width}
-    own |= {"HEADS_KV": 8, "PAGE": page_size, "BLOCK_K": blocks.keys}
+        return for_h100(
+            paged._merge, constants | {"PARTS": 16}, 2, {"parts": "i32", "partial": "*fp32"}
+        )
+    constants |= {"GROUP": group, "BLOCK_G": max(16, group), "D_K": width, "BLOCK_D_K": width}
+    constants |= {"HEADS_KV": 8, "PAGE": page_size, "BLOCK_K": blocks.keys}
     kinds = {"max_pages": "i32", "out": "*fp32", "table": "*i32", "lengths": "*i32"}
     launch = {"num_warps": blocks.warps, "num_stages": blocks.stages}
-    return for_h100(paged._decode, own, 2, kinds, **launch)
+    return for_h100(paged._decode, constants, 2, kinds, **launch)
 
 
 def for_h100(made, constants, size, others=(), **launch):

@@ -54,10 +54,10 @@ def drawn(lengths, page_size, heads, kv_heads, d_k, d_v, dtype):
     table = torch.full((b, max(needed) + 1), -1, dtype=torch.int32)
     inside = torch.zeros(count, page_size, dtype=torch.bool)
     ends = list(itertools.accumulate(needed))
-    for sequence, (own, end) in enumerate(zip(needed, ends, strict=True)):
-        pages = order[end - own : end]
-        table[sequence, :own] = pages
-        there = torch.arange(own * page_size).view(own, page_size) < lengths[sequence]
+    for sequence, (count, end) in enumerate(zip(needed, ends, strict=True)):
+        pages = order[end - count : end]
+        table[sequence, :count] = pages
+        there = torch.arange(count * page_size).view(count, page_size) < lengths[sequence]
         inside[pages] = there
     beyond = ~inside.to(DEVICE)
     cache = []
@@ -73,9 +73,9 @@ def odd_cases():
     """Return what to compare at: (sizes, page size, dtype). Each is compiled, so not all together;
     a CPU has fewer.
     """
-    chosen = [*zip(ODD, ODD_PAGES, strict=True), *((ODD[0], own) for own in ODD_PAGES[1:])]
-    found = [(*one, dtype) for one in chosen for dtype in DTYPES]
-    return [one for one in found if not QUICK or one[2] == "float32" or one[:2] == chosen[0]]
+    chosen = [*zip(ODD, ODD_PAGES, strict=True), *((ODD[0], size) for size in ODD_PAGES[1:])]
+    cases = [(*one, dtype) for one in chosen for dtype in DTYPES]
+    return [one for one in cases if not QUICK or one[2] == "float32" or one[:2] == chosen[0]]
 
 
 def right():
@@ -95,7 +95,7 @@ def right():
                     f"{sizes}, pages of {page_size}, {dtype}, {parts} parts: wrong by {error:.1e}"
                 )
             largest[dtype] = max(error, largest.get(dtype, 0.0))
-    return {"largest_error": {dtype: float(f"{own:.3e}") for dtype, own in largest.items()}}
+    return {"largest_error": {dtype: float(f"{error:.3e}") for dtype, error in largest.items()}}
 
 
 def row_sdpa(q, K, V, mask):
@@ -129,26 +129,26 @@ def ways(b, n, which):
     mask = None  # without one, PyTorch has faster kernels
     if which == MIXED:
         mask = (torch.arange(n, device=DEVICE) < lengths[:, None])[:, None, None]
-    found = {(ROW_SDPA, None, None): functools.partial(row_sdpa, q, K, V, mask)}
+    calls = {(ROW_SDPA, None, None): functools.partial(row_sdpa, q, K, V, mask)}
     tries = (SMALL,) if QUICK else BLOCKS
-    cache = [own.transpose(1, 2).contiguous() for own in (K, V)]
+    cache = [row.transpose(1, 2).contiguous() for row in (K, V)]
     table = torch.arange(b, dtype=torch.int32, device=DEVICE)[:, None]
     for blocks in tries:
         call = functools.partial(paged_attention, q, *cache, table, lengths, blocks=blocks)
-        found[ROW, None, blocks] = call
+        calls[ROW, None, blocks] = call
     for page_size in PAGES:
         paged, table = in_pages(cache, page_size)
         padded = mask
         if table.shape[1] * page_size > n:  # the last page is not full
             tokens = torch.arange(table.shape[1] * page_size, device=DEVICE)
             padded = (tokens < lengths[:, None])[:, None, None]
-        found[GATHER_SDPA, page_size, None] = functools.partial(
+        calls[GATHER_SDPA, page_size, None] = functools.partial(
             gather_sdpa, q, *paged, table, padded
         )
         for blocks in tries:
             call = functools.partial(paged_attention, q, *paged, table, lengths, blocks=blocks)
-            found[f"pages of {page_size}, kernel", page_size, blocks] = call
-    return found, int(lengths.sum())
+            calls[f"pages of {page_size}, kernel", page_size, blocks] = call
+    return calls, int(lengths.sum())
 
 
 def in_pages(cache, page_size):
@@ -156,13 +156,13 @@ def in_pages(cache, page_size):
     b, n = cache[0].shape[:2]
     each = -(-n // page_size)
     order = torch.randperm(b * each, device=DEVICE)
-    found = []
-    for own in cache:
-        padded = functional.pad(own, (0, 0, 0, 0, 0, each * page_size - n))
-        pages = torch.empty_like(padded).view(b * each, page_size, *own.shape[2:])
+    pools = []
+    for row in cache:
+        padded = functional.pad(row, (0, 0, 0, 0, 0, each * page_size - n))
+        pages = torch.empty_like(padded).view(b * each, page_size, *row.shape[2:])
         pages[order] = padded.view_as(pages)
-        found.append(pages)
-    return found, order.view(b, each).int()
+        pools.append(pages)
+    return pools, order.view(b, each).int()
 
 
 def case(captured, b, n, which):
@@ -188,8 +188,8 @@ def case(captured, b, n, which):
         rows.append(about | {"peak_bytes": peak})
         runs.append(run)
     read = 2 * tokens * KV_HEADS * WIDTH * 2  # keys and values, 2 bytes each
-    for row, found in zip(rows, measured_in_turns(runs, ROUNDS, REPEAT), strict=True):
-        row |= {key: own for key, own in found.items() if key != "peak_bytes"}
+    for row, measured in zip(rows, measured_in_turns(runs, ROUNDS, REPEAT), strict=True):
+        row |= {key: value for key, value in measured.items() if key != "peak_bytes"}
         ms = row["milliseconds"]
         row["gb_s"] = ms and round(read / ms / 1e6, 1)
         print(*row.values())
@@ -198,9 +198,9 @@ def case(captured, b, n, which):
 
 def cases(captured):
     """Return the cases of the part; `captured` makes a CUDA graph of a call."""
-    found = {"right": right}
+    cases = {"right": right}
     for (b, n), which in itertools.product(SIZES, (EQUAL, MIXED)):
         if which == EQUAL or b > 1:
             name = f"b = {b}, n = {n}, {which}"
-            found[name] = functools.partial(case, captured, b, n, which)
-    return found
+            cases[name] = functools.partial(case, captured, b, n, which)
+    return cases

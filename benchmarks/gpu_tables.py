@@ -453,19 +453,19 @@ def _paged(record):
         if row["page_size"] and name.startswith("gather"):
             name = f"{name}, pages of {row['page_size']}"
         if row["milliseconds"]:
-            own = times.setdefault((row["batch"], row["n"], row["lengths"]), {})
-            own[name] = min(row["milliseconds"], own.get(name, math.inf))
-    names = list(dict.fromkeys(name for own in times.values() for name in own))
+            by_name = times.setdefault((row["batch"], row["n"], row["lengths"]), {})
+            by_name[name] = min(row["milliseconds"], by_name.get(name, math.inf))
+    names = list(dict.fromkeys(name for by_name in times.values() for name in by_name))
     body = []
-    for batch, own in times.items():
-        base = own.get("one row, SDPA")
-        said = [
-            f"{own[name]:.3g} ms" + (f", {own[name] / base:.2f}" if base else "")
-            if name in own
+    for batch, by_name in times.items():
+        base = by_name.get("one row, SDPA")
+        cells = [
+            f"{by_name[name]:.3g} ms" + (f", {by_name[name] / base:.2f}" if base else "")
+            if name in by_name
             else ""
             for name in names
         ]
-        body.append((*batch, *said))
+        body.append((*batch, *cells))
     head = ("sequences", "n", "lengths", *names)
     return body and _table(head, body, right=(0, 1, *range(3, len(head))))
 

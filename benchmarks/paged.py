@@ -82,20 +82,22 @@ def paged_attention(q, K_pages, V_pages, table, lengths, parts=None, blocks=None
     q, table, lengths = q.contiguous(), table.contiguous(), lengths.contiguous()
     out = q.new_empty(b, h, d_v)
     # a single part is the result
-    found = out if parts == 1 else q.new_empty((parts, b, h, d_v), dtype=torch.float32)
+    partial = out if parts == 1 else q.new_empty((parts, b, h, d_v), dtype=torch.float32)
     lse = q.new_empty((parts, b, h), dtype=torch.float32)
     shape = {"GROUP": h // h_kv, "BLOCK_G": _width(h // h_kv), "D_K": d_k, "D_V": d_v}
     shape |= {"BLOCK_D_K": _width(d_k), "BLOCK_D_V": _width(d_v)}
     scale = math.log2(math.e) / math.sqrt(d_k)
     with torch.cuda.device_of(q):
         _decode[(b * h_kv, parts)](
-            q, K_pages, V_pages, table, lengths, found, lse, table.shape[1], scale,
+            q, K_pages, V_pages, table, lengths, partial, lse, table.shape[1], scale,
             **shape, HEADS_KV=h_kv, PAGE=page_size, BLOCK_K=blocks.keys,
             num_warps=blocks.warps, num_stages=blocks.stages,
         )  # fmt: skip
         if parts > 1:
             columns = {"D_V": d_v, "BLOCK_D_V": _width(d_v)}
-            _merge[(b * h,)](found, lse, out, parts, **columns, PARTS=triton.next_power_of_2(parts))
+            _merge[(b * h,)](
+                partial, lse, out, parts, **columns, PARTS=triton.next_power_of_2(parts)
+            )
     return out
 
 
@@ -114,9 +116,9 @@ def _decode(
     sequence, head = tl.program_id(0) // HEADS_KV, tl.program_id(0) % HEADS_KV
     part, sequences = tl.program_id(1), tl.num_programs(0) // HEADS_KV
     length = tl.load(lengths + sequence).to(tl.int32)
-    own = tl.cdiv(tl.cdiv(length, BLOCK_K), tl.num_programs(1)) * BLOCK_K  # tokens of a part
-    first = part * own
-    end = tl.minimum(length, first + own)
+    part_size = tl.cdiv(tl.cdiv(length, BLOCK_K), tl.num_programs(1)) * BLOCK_K  # tokens of a part
+    first = part * part_size
+    end = tl.minimum(length, first + part_size)
     table += sequence.to(tl.int64) * max_pages
     k += head * D_K
     v += head * D_V
@@ -157,7 +159,9 @@ def _decode(
 
 
 @triton.jit(do_not_specialize=NO_SPECIAL)
-def _merge(found, lse, out, parts, D_V: tl.constexpr, BLOCK_D_V: tl.constexpr, PARTS: tl.constexpr):
+def _merge(
+    partial, lse, out, parts, D_V: tl.constexpr, BLOCK_D_V: tl.constexpr, PARTS: tl.constexpr
+):
     """Merge the parts of one query: each counts by the sum of its exponentials."""
     row, rows = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     part, columns = tl.arange(0, PARTS), tl.arange(0, BLOCK_D_V)
@@ -166,7 +170,7 @@ def _merge(found, lse, out, parts, D_V: tl.constexpr, BLOCK_D_V: tl.constexpr, P
     weights = tl.exp2(sums - tl.where(top == float("-inf"), 0.0, top))  # no token: 0 each
     there = (part[:, None] < parts) & (columns[None, :] < D_V)
     places = (part[:, None] * rows + row) * D_V + columns[None, :]
-    mixed = tl.sum(tl.load(found + places, mask=there, other=0.0) * weights[:, None], 0)
+    mixed = tl.sum(tl.load(partial + places, mask=there, other=0.0) * weights[:, None], 0)
     total = tl.sum(weights, 0)
     mixed = mixed / tl.where(total == 0, 1.0, total)
     tl.store(out + row * D_V + columns, mixed.to(out.dtype.element_ty), mask=columns < D_V)

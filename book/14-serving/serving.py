@@ -78,7 +78,7 @@ def fixed(arrivals, steps, slots):
 
 def _tables(placed, steps, total, shared):
     """Return for each step the page table of each request; empty where it does not run."""
-    page, now, found = SIZES["page"], [[] for _ in steps], []
+    page, now, tables = SIZES["page"], [[] for _ in steps], []
     for t in range(total):
         runs = [start <= t < start + c for (start, _), c in zip(placed, steps, strict=True)]
         now = [table if on else [] for table, on in zip(now, runs, strict=True)]
@@ -91,8 +91,8 @@ def _tables(placed, steps, total, shared):
                 else:
                     taken = {p for table in now for p in table}
                     now[r].append(min(set(range(SIZES["pages"])) - taken))
-        found.append([list(table) for table in now])
-    return found
+        tables.append([list(table) for table in now])
+    return tables
 
 
 def computed(state):

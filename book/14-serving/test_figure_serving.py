@@ -18,17 +18,17 @@ FIRST = {**figure.EXAMPLES[0], **figure.STEPS[0]}
 
 def states():
     """Each step of each example, in all moments; and requests at random."""
-    found = [{**one, **step} for one in figure.EXAMPLES for step in figure.STEPS]
-    found += [{**FIRST, **step, "now": now} for step in figure.STEPS for now in range(15)]
+    cases = [{**one, **step} for one in figure.EXAMPLES for step in figure.STEPS]
+    cases += [{**FIRST, **step, "now": now} for step in figure.STEPS for now in range(15)]
     draw = random.Random(0)
     for k in range(40):
-        found.append({
+        cases.append({
             "arrivals": [draw.randint(0, figure.SIZES["last"]) for _ in range(6)],
             "steps": [draw.randint(1, figure.SIZES["most"]) for _ in range(6)],
             **figure.STEPS[k % len(figure.STEPS)],
             "now": draw.randint(0, 20),
         })  # fmt: skip
-    return found
+    return cases
 
 
 def check_equal(answer, state):
@@ -91,9 +91,9 @@ def test_pages_of_the_chapter_give_the_same_attention(course):
     for t in range(10):
         course["append"](table, t, K[t], V[t])
     for n in (1, 4, 7, 10):
-        found = course["paged"](K[0], course["K_pages"], course["V_pages"], table, n)
+        result = course["paged"](K[0], course["K_pages"], course["V_pages"], table, n)
         expected = (K[:n] @ K[0] / 8**0.5).softmax(-1) @ V[:n]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     assert course["share"](table, 9) == table[:2] and course["owners"][:3] == [2, 2, 1]
 
 

@@ -88,16 +88,16 @@ def drawn(page_size, lengths, h, h_kv, d_k, d_v):
 
 
 def compare(inputs, limit, *options):
-    kept = [own.clone() for own in inputs]
+    before = [tensor.clone() for tensor in inputs]
     right = plain(*inputs)
     for parts, blocks in itertools.product((None, 1, 2, 5), options or (None,)):
         out = paged_attention(*inputs, parts=parts, blocks=blocks)
         assert out.dtype == inputs[0].dtype and out.shape == right.shape
         error = ((out.double() - right).norm() / max(right.norm(), 1e-30)).item()
-        assert error < limit, (parts, blocks, error, [own.shape for own in inputs])
+        assert error < limit, (parts, blocks, error, [tensor.shape for tensor in inputs])
         empty = inputs[4] == 0
         assert not out[empty].any()
-    assert all(torch.equal(own.nan_to_num(7), old.nan_to_num(7)) for own, old in zip(inputs, kept))
+    assert all(torch.equal(tensor.nan_to_num(7), old.nan_to_num(7)) for tensor, old in zip(inputs, before))
 
 
 for page_size in (1, 3, 16, 48):
@@ -109,12 +109,12 @@ compare(drawn(4, [5, 5], 2, 2, 32, 32), 1e-6)  # equal lengths, equal widths
 compare(drawn(16, [0, 0], 2, 1, 16, 16), 1e-6)
 for dtype, limit in ((torch.float16, 1e-3), (torch.bfloat16, 2e-2)):
     q, K_pages, V_pages, *rest = drawn(16, [33, 0, 16], 4, 2, 32, 32)
-    compare([own.to(dtype) for own in (q, K_pages, V_pages)] + rest, limit)
+    compare([tensor.to(dtype) for tensor in (q, K_pages, V_pages)] + rest, limit)
 q, K_pages, V_pages, table, lengths = drawn(16, [33, 5], 4, 2, 32, 32)
-short = [own.int() for own in (table, lengths)]
-found = paged_attention(q, K_pages, V_pages, *short)
-assert torch.equal(found, paged_attention(q, K_pages, V_pages, table, lengths))
-assert torch.equal(found, paged_attention(q.mT.contiguous().mT, K_pages, V_pages, *short))
+short = [tensor.int() for tensor in (table, lengths)]
+result = paged_attention(q, K_pages, V_pages, *short)
+assert torch.equal(result, paged_attention(q, K_pages, V_pages, table, lengths))
+assert torch.equal(result, paged_attention(q.mT.contiguous().mT, K_pages, V_pages, *short))
 assert paged_attention(q[:0], K_pages, V_pages, table[:0], lengths[:0]).shape == (0, 4, 32)
 big = paged_attention(300 * q, K_pages, V_pages, table, lengths)  # no overflow
 assert big.isfinite().all()
@@ -143,10 +143,10 @@ import paged
 
 for page_size, width, blocks in ((1, 128, paged.BLOCKS[0]), (16, 64, paged.BLOCKS[1]),
                                  (256, 128, paged.BLOCKS[0]), (48, 128, paged.BLOCKS[2])):
-    made = gpu_compile.paged("decode", page_size, width, blocks)
-    print(*(word in made.asm["ptx"] for word in ("mma", "cp.async")), *gpu_compile.resources(made))
-made = gpu_compile.paged("merge", 1, 128, None)
-print(True, True, *gpu_compile.resources(made))
+    compiled = gpu_compile.paged("decode", page_size, width, blocks)
+    print(*(word in compiled.asm["ptx"] for word in ("mma", "cp.async")), *gpu_compile.resources(compiled))
+compiled = gpu_compile.paged("merge", 1, 128, None)
+print(True, True, *gpu_compile.resources(compiled))
 """
 
 
