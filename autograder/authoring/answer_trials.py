@@ -125,7 +125,7 @@ def lost(report: Report) -> str:
     did.
     """
     for result in report.results:
-        if result.status.costs_points or result.on == "own":
+        if result.status.costs_points or result.on == machine.OWN_ANSWER:
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
     return ""
 

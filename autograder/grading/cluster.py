@@ -361,7 +361,7 @@ class Cluster:
         workers = self.workers.values()
         if need in ("gpu", "bf16"):
             return any(worker.gpus and (need == "gpu" or need in worker.has) for worker in workers)
-        return need == "own" or all(need in worker.has for worker in workers)
+        return need == machine.OWN_ANSWER or all(need in worker.has for worker in workers)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Do nothing: stations load what they need when they are made."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from autograder.checking import Report, Result, Status, Subject, show, use_host
-from autograder.checking.diagnosis import alike
+from autograder.checking.diagnosis import outcome_if_alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
 from autograder.course import seeds
@@ -170,7 +170,7 @@ class Explaining(Judge):
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if alike(check, wrong, report.seed, attempt)
+                if outcome_if_alike(check, wrong, report.seed, attempt)
             ]
         return explained
 

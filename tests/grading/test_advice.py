@@ -206,7 +206,7 @@ def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, mon
 
 def test_advice_is_below_checks_with_points():
     suite = Suite("checks", {})
-    suite.answers = [loader.source]
+    suite.answer_modules = [loader.source]
 
     @suite.check(weight=0)
     def advised(add, draw):
