@@ -289,10 +289,7 @@ class Exercise:
 
     @cached_property
     def title(self) -> str:
-        """Its title for people: its notebook's first heading, such as "1.
-
-        Queries, keys and values".
-        """
+        """The first heading of its notebook, such as "1. Queries, keys and values"."""
         return self.title_in("")
 
     def title_in(self, language: str) -> str:
