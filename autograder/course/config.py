@@ -305,7 +305,7 @@ class Exercise:
 
 
 @dataclass(frozen=True)
-class Graded:
+class SubmissionPaths:
     """Where one graded submission is: the notebook and its record, and the feedback page."""
 
     folder: Path
@@ -403,9 +403,11 @@ class Course:
         """Where feedback pages go."""
         return self.into / "feedback"
 
-    def graded(self, student: str, name: str) -> Graded:
+    def paths_of(self, student: str, name: str) -> SubmissionPaths:
         """Return where the graded submission of a student for the exercise `name` is."""
-        return Graded(self.autograded / student / name, self.feedback / student / name, name)
+        return SubmissionPaths(
+            self.autograded / student / name, self.feedback / student / name, name
+        )
 
     @cached_property
     def _configured(self) -> Config:

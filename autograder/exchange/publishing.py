@@ -131,7 +131,7 @@ class Publisher:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
             return Answer(ANSWERS[row.state])
-        paths = self.course.graded(row.student, row.exercise)
+        paths = self.course.paths_of(row.student, row.exercise)
         try:
             state = paths.page.stat()
         except OSError:  # it is being made
@@ -158,7 +158,7 @@ class Publisher:
 
         exercise = Exercise(row.exercise, self.course.root)
         if answer.text == PAGE:
-            paths = self.course.graded(row.student, row.exercise)
+            paths = self.course.paths_of(row.student, row.exercise)
             feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
             if points or notice.HERE in feedback:

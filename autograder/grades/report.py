@@ -342,7 +342,7 @@ def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedI
     for record in graded:
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
-        paths = course.graded(record.student, record.assignment)
+        paths = course.paths_of(record.student, record.assignment)
         when = _submitted(paths.stamp)
         if when is None or when < midnight:
             continue
@@ -545,7 +545,7 @@ def _assignment(
 
 def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
     """Yield the open regrade requests of a submission."""
-    paths = course.graded(record.student, record.assignment)
+    paths = course.paths_of(record.student, record.assignment)
     for request in record.requests:
         if not request.open:
             continue
@@ -786,7 +786,7 @@ def _rows(
 ) -> list[Row]:
     rows = []
     for record in records:
-        link = _link(course.graded(record.student, record.assignment).page, path)
+        link = _link(course.paths_of(record.student, record.assignment).page, path)
         # What a file was called, or what an error said, may name its author.
         nameless = _nameless(record) if names else record
         rows.append(

@@ -571,7 +571,7 @@ def test_a_second_watch_is_refused(school):
 
 def page_of(course, student, secret, text):
     """Write a feedback page as `grade` does."""
-    place = course.graded(student, "01-toy")
+    place = course.paths_of(student, "01-toy")
     place.pages.mkdir(parents=True, exist_ok=True)
     (place.pages / "submission_secret.txt").write_text(secret)
     place.page.write_text(text, encoding="utf-8")
@@ -890,7 +890,7 @@ def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
     page = hand_in.feedback()
     assert "Each element is the sum of the two." in text_of(page)
     assert not re.search(r"\bof 9 points|class=\"n\"|made-of|−\d|of [369]\b", page)
-    assert "of 9 points" in school.course.graded("ada", "01-toy").page.read_text()
+    assert "of 9 points" in school.course.paths_of("ada", "01-toy").page.read_text()
 
     config = school.course.root / "nbgrader_config.py"
     config.write_text(config.read_text().replace('"reasons"', '"after due date"'))

@@ -254,7 +254,7 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
     assert run(course, "grade", "--into", course.into).exit_code == 0
 
     def page(student):
-        text = course.graded(student, "01-toy").page.read_text(encoding="utf-8")
+        text = course.paths_of(student, "01-toy").page.read_text(encoding="utf-8")
         return " ".join(BeautifulSoup(text, "html.parser").get_text().split())
 
     def stored(student):
@@ -357,7 +357,7 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
         "01-toy": 0,
         "02-toy": pytest.approx(1.2),
     }
-    page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
+    page = course.paths_of("ada", "02-toy").page.read_text(encoding="utf-8")
     assert (
         "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
     )

@@ -634,7 +634,7 @@ def test_nbgrader_commands_use_it(configured):
     nbgrader("autograde", "01-toy", "--student", "ada", "--force")
     assert scores(configured) == before
     nbgrader("generate_feedback", "01-toy", "--student", "ada", "--force")
-    page = configured.graded("ada", "01-toy").page.read_text()
+    page = configured.paths_of("ada", "01-toy").page.read_text()
     assert f"<strong>{before['ada'][0]:g}</strong> of 9 points" in page
     nbgrader("db", "student", "add", "zoe", "--last-name", "Müller")
     assert "zoe (Müller, None)" in nbgrader("db", "student", "list")

@@ -169,7 +169,7 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
         assert output.exit_code == 0, output.output
 
     def page():
-        text = course.graded("ada", "01-toy").page.read_text(encoding="utf-8")
+        text = course.paths_of("ada", "01-toy").page.read_text(encoding="utf-8")
         return " ".join(BeautifulSoup(text, "html.parser").get_text().split())
 
     ask("ada", "add: <b>Why</b> not minus?", add="def add(a, b):\n    return a - b")
@@ -266,7 +266,7 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path, exchange)
     output, *rest = grade()
     assert "Graded 0; 1 unchanged" in output and rest == [0, ["But why?"], seed]
     assert "Your regrade request on add waits" in BeautifulSoup(
-        course.graded("ada", "01-toy").page.read_text(encoding="utf-8"), "html.parser"
+        course.paths_of("ada", "01-toy").page.read_text(encoding="utf-8"), "html.parser"
     ).get_text(" ", strip=True).replace("  ", " ")
     submit(13, "add: But why?", answers=RIGHT)  # new work, and late
     output, penalty, asked, other = grade()

@@ -305,7 +305,7 @@ def test_grading_gives_the_points_and_no_reason_speaks_of_it(graded, student):
 
 
 def page_of(course, student):
-    path = course.graded(student, "01-toy").page
+    path = course.paths_of(student, "01-toy").page
     return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser").body
 
 
@@ -359,7 +359,9 @@ def test_check_and_explain_speak_of_it(graded):
         and "advice, worth no points" in printed
         and "FAILED" not in printed
     )
-    shown = run(course, "explain", course.graded("natural", "01-toy").record, "--check", "refuses")
+    shown = run(
+        course, "explain", course.paths_of("natural", "01-toy").record, "--check", "refuses"
+    )
     assert "advice  refuses" in shown
     assert (
         "does the same here as these listed answers: " in shown

@@ -397,7 +397,7 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
 def test_a_graded_notebook_that_was_taken_away_stops_no_class(course, tmp_path, more):
     into = with_secret(tmp_path / "taken")
     first = list(graded(course, into, 3, jobs=1))[-1].records
-    graded_paths = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
+    graded_paths = Course(root=course.root, into=into).paths_of(first[0].student, "01-toy")
     graded_paths.notebook.unlink()
     graded_paths.page.unlink()
     session = list(graded(course, into, 3 + more, jobs=1))[-1]

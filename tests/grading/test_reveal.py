@@ -299,7 +299,7 @@ def set_due(course, after, *extensions):
 
 
 def page_of(course, student):
-    return course.graded(student, "01-toy").page
+    return course.paths_of(student, "01-toy").page
 
 
 def home(course, student, folder):
@@ -532,7 +532,7 @@ def test_a_name_on_a_page_opens_no_file(revealed, tmp_path):
 @pytest.mark.slow
 def test_a_grade_of_an_earlier_release_is_reported(course):
     """Its record has a seed that follows from the secret itself, and no versions."""
-    path = course.graded("ada", "01-toy").record
+    path = course.paths_of("ada", "01-toy").record
     raw = json.loads(path.read_text())
     raw["seed"], raw["schema"] = (
         seeds.seed_for(Seeds(course).secret, "01-toy", raw["submission"]),

@@ -137,7 +137,7 @@ def outcome(course, case):
     record = batch.record_of(course, case.graded_as, "01-toy")
     if record is None:
         raise OSError("there is no record that can be read")
-    place = course.graded(case.graded_as, "01-toy")
+    place = course.paths_of(case.graded_as, "01-toy")
     return record, place.page.read_text(), place.notebook.read_text()
 
 
@@ -308,7 +308,7 @@ def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobod
     )
     assert [stopped.cells[name].points for name in cases.ALL] == [0, 0]
     assert (other.kind, other.cells["check_add"].points) == (Kind.WRONG, 4)
-    page = course.graded("negative", "01-toy").page.read_text()
+    page = course.paths_of("negative", "01-toy").page.read_text()
     assert "it kept the judge computing" in page and "np.abs(a)" in page
 
 

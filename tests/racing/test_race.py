@@ -133,7 +133,7 @@ def write_record(course, student, digest, lost=0.0):
         [], [], cells,
         14.6 - lost, 24.0,
     )  # fmt: skip
-    path = course.graded(student, NAME).record
+    path = course.paths_of(student, NAME).record
     path.parent.mkdir(parents=True)
     path.write_text(to_text(record), encoding="utf-8")
 
