@@ -337,17 +337,17 @@ class SubmissionPaths:
 class Course:
     """A course: its folder, and where its grades go.
 
-    `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the
+    `output_folder` has the gradebook, `autograded/`, `feedback/` and the course's secret; for the
     instructor's own class it is the course's folder, as nbgrader has it.
     """
 
     root: Path = ROOT
-    into: Path = field(default=Path())
+    output_folder: Path = field(default=Path())
     db: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        if self.into == Path():
-            object.__setattr__(self, "into", self.root)
+        if self.output_folder == Path():
+            object.__setattr__(self, "output_folder", self.root)
 
     @cached_property
     def db_url(self) -> str:
@@ -361,7 +361,7 @@ class Course:
         return self.db or configured or f"sqlite:///{self.gradebook}"
 
     def _is_own(self) -> bool:
-        return self.into == self.root and (self.root / CONFIG).exists()
+        return self.output_folder == self.root and (self.root / CONFIG).exists()
 
     @property
     def database(self) -> str:
@@ -376,17 +376,17 @@ class Course:
     @property
     def gradebook(self) -> Path:
         """The gradebook's file, where no other database is named."""
-        return self.into / "gradebook.db"
+        return self.output_folder / "gradebook.db"
 
     @property
     def secret(self) -> Path:
         """The file with the secret from which draws follow."""
-        return self.into / ".course-secret"
+        return self.output_folder / ".course-secret"
 
     @property
     def revealed(self) -> Path:
         """The file with the keys of the exercises whose seeds are public."""
-        return self.into / "revealed.json"
+        return self.output_folder / "revealed.json"
 
     @property
     def submitted(self) -> Path:
@@ -396,12 +396,12 @@ class Course:
     @property
     def autograded(self) -> Path:
         """Where graded notebooks and records go."""
-        return self.into / "autograded"
+        return self.output_folder / "autograded"
 
     @property
     def feedback(self) -> Path:
         """Where feedback pages go."""
-        return self.into / "feedback"
+        return self.output_folder / "feedback"
 
     def paths_of(self, student: str, name: str) -> SubmissionPaths:
         """Return where the graded submission of a student for the exercise `name` is."""

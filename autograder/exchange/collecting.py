@@ -59,7 +59,7 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
     owner_of = inbound.user_name if check_owner else None
     try:
         with (
-            locks.lock(course.into / LOCK, _refuse),
+            locks.lock(course.output_folder / LOCK, _refuse),
             inbound.opened(exchange / "inbound") as folder,
         ):
             for entries in _newest_first(folder, collected):

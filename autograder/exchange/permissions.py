@@ -108,7 +108,7 @@ def _of_exchange(folder: Path) -> Iterator[Fault]:
 
 
 def _of_course(course: Course) -> Iterator[Fault]:
-    for folder in dict.fromkeys((course.into, course.root)):
+    for folder in dict.fromkeys((course.output_folder, course.root)):
         if not _is_reachable(folder):
             continue
         for name in PRIVATE:

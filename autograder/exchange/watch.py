@@ -137,9 +137,9 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         try:
-            self.course.into.mkdir(parents=True, exist_ok=True)
-            self._open.enter_context(locks.lock(self.course.into / LOCK, _refuse_second))
-            self.hand_ins = self._open.enter_context(HandIns(self.course.into / FILE))
+            self.course.output_folder.mkdir(parents=True, exist_ok=True)
+            self._open.enter_context(locks.lock(self.course.output_folder / LOCK, _refuse_second))
+            self.hand_ins = self._open.enter_context(HandIns(self.course.output_folder / FILE))
             self.arrivals = Arrivals(
                 is_known=self.hand_ins.names.__contains__,
                 is_due=self._delays.is_due,
@@ -514,7 +514,7 @@ class Watch:
             self._exercises_of(batch),
             self.submitted,
             self.jobs,
-            hide=[self.course.into],
+            hide=[self.course.output_folder],
             executor=self.executor,
             only=set(rows),
             early=True,

@@ -602,7 +602,7 @@ def prepare(
     except OSError as error:
         raise UserError(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
-            f"{course.into}; make it writable, or name another folder with --into."
+            f"{course.output_folder}; make it writable, or name another folder with --into."
         ) from error
 
 

@@ -63,7 +63,7 @@ class Class:
         lines = f"\nc.Exchange.root = {str(self.root)!r}\nc.Watch.check_owner = {owners}\n"
         with (folder / "course" / "nbgrader_config.py").open("a", encoding="utf-8") as file:
             file.write(lines + settings)
-        self.course = Course(root=folder / "course", into=folder / "course")
+        self.course = Course(root=folder / "course", output_folder=folder / "course")
         self.exchange = exchange_of(self.course, self.root)
         self.events = []
 
@@ -500,7 +500,7 @@ def test_an_exchange_of_another_user_is_refused(school, name):
     path = school.exchange / name
     os.chown(path, OTHERS["bin"], -1)
     for command in (("collect", "exchange"), ("watch", "--once")):
-        result = run(school.course, *command, "--into", school.course.into)
+        result = run(school.course, *command, "--into", school.course.output_folder)
         output = " ".join(result.output.split())
         assert result.exit_code == 1 and "belongs to another user (number 2)" in output
         assert "chown -h" in output
@@ -659,7 +659,7 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
         record_of(school.course, name, "01-toy").seconds_late for name in ("ada", "ben", "cai")
     }
     assert stamp == 0
-    path = school.course.into / "report.html"
+    path = school.course.output_folder / "report.html"
     assert len(report.write(school.course, path).today) == 3
     assert "Handed in today: 3 submissions" in text_of(path.read_text())
     anonymous = report.write(school.course, path, anonymous=True)
@@ -670,7 +670,7 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
     school.once()
     assert school.told("graded", "published") == ["ada"]
     assert "submission_secret.txt" not in {
-        path.name for path in school.course.into.glob("*/ada/01-toy/*")
+        path.name for path in school.course.output_folder.glob("*/ada/01-toy/*")
     }
     assert "Where points were lost" in text_of(ada.feedback())  # its own answer stays
 
@@ -839,7 +839,7 @@ def test_attempts_and_the_hourly_limit_are_counted_and_told(isolated, toy, tmp_p
 
     with (school.course.root / "nbgrader_config.py").open("a") as file:
         file.write("c.Watch.attempts = 0\nc.Watch.per_hour = 1\n")
-    school.course = Course(root=school.course.root, into=school.course.into)
+    school.course = Course(root=school.course.root, output_folder=school.course.output_folder)
     waits = school.submit("ada")
     school.once()
     assert "It is not graded yet: at most 1 of your hand-ins" in text_of(waits.feedback())
@@ -894,7 +894,7 @@ def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
 
     config = school.course.root / "nbgrader_config.py"
     config.write_text(config.read_text().replace('"reasons"', '"after due date"'))
-    school.course = Course(root=school.course.root, into=school.course.into)
+    school.course = Course(root=school.course.root, output_folder=school.course.output_folder)
     due(school, datetime.now(UTC) + timedelta(hours=1))
     school.once()
     page = text_of(hand_in.feedback())
@@ -915,7 +915,7 @@ def test_a_page_that_changes_later_is_published_again(isolated, school):
     with gradebook.opened(school.course) as book:
         book.find_comment("add", "01-toy", "01-toy", "ada").manual_comment = "See page 3."
         book.db.commit()
-    assert run(school.course, "grade", "--into", school.course.into).exit_code == 0
+    assert run(school.course, "grade", "--into", school.course.output_folder).exit_code == 0
     assert hand_in.feedback() == before
     school.once()
     assert "See page 3." in hand_in.feedback()
@@ -993,7 +993,7 @@ def until(condition, seconds=120):
 
 def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, school):
     with started(school) as process:
-        until(lambda: (school.course.into / "watch.db").exists())
+        until(lambda: (school.course.output_folder / "watch.db").exists())
         hand_in = school.submit("ada", WRONG)
         until(hand_in.feedback)
         process.send_signal(signal.SIGTERM)
@@ -1033,7 +1033,7 @@ def assert_each_is_answered_once(school, hand_ins, students=4):
         assert len(digests) == len(set(digests))  # none was graded twice
         newest = text_of(hand_ins[student - students].feedback())
         assert "You handed in a newer one" not in newest
-    with HandIns(school.course.into / "watch.db") as rows:
+    with HandIns(school.course.output_folder / "watch.db") as rows:
         assert rows.in_state(State.WAITING) == [] and rows.unanswered() == []
         assert len(rows.names) == len(hand_ins)
     assert list((school.course.submitted / ".waiting").iterdir()) == []
@@ -1058,7 +1058,7 @@ def test_attacks_of_another_user_change_nothing_and_delay_no_one(isolated, toy, 
     mine, theirs = OTHERS["daemon"], OTHERS["bin"]
     stop = threading.Event()
     with started(school) as process:
-        until(lambda: (school.course.into / "watch.db").exists())
+        until(lambda: (school.course.output_folder / "watch.db").exists())
         first = school.submit("daemon", WRONG, uid=mine)
         until(first.feedback)
         before = first.feedback()
@@ -1128,7 +1128,7 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     link = school.submit("cai", finish=False)
     (link.folder / "x").symlink_to("/etc/passwd")
     link.folder.chmod(0o777)
-    result = run(school.course, "collect", "exchange", "--into", school.course.into)
+    result = run(school.course, "collect", "exchange", "--into", school.course.output_folder)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
     assert "x is a link." in output and "it was not completed." in output
@@ -1137,10 +1137,10 @@ def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
     assert (folder / "submission_secret.txt").read_text() == newer.secret
     assert not (school.course.submitted / "cai").exists()
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    again = run(school.course, "collect", "exchange", "--into", school.course.into).output
+    again = run(school.course, "collect", "exchange", "--into", school.course.output_folder).output
     assert "0 written to submitted, 1 left unchanged, 2 refused." in " ".join(again.split())
     with school.watch():
-        result = run(school.course, "collect", "exchange", "--into", school.course.into)
+        result = run(school.course, "collect", "exchange", "--into", school.course.output_folder)
     assert result.exit_code == 1 and "takes hand-ins by itself" in " ".join(result.output.split())
 
 
@@ -1189,9 +1189,9 @@ def test_collect_exchange_is_not_misled_by_the_folders_of_another_user(toy, tmp_
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):
     shutil.copytree(toy.root, tmp_path / "course")
-    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    course = Course(root=tmp_path / "course", output_folder=tmp_path / "course")
     for command in (("collect", "exchange"), ("watch",)):
-        result = run(course, *command, "--into", course.into)
+        result = run(course, *command, "--into", course.output_folder)
         assert result.exit_code == 1
         assert "No exchange is configured. Set c.Exchange.root" in " ".join(result.output.split())
 

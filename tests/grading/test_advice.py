@@ -345,7 +345,7 @@ def test_the_report_counts_no_failure_and_no_points(graded):
     assert column not in _telling(columns, records)[1]
     assert ("advice", column) in _marks(records[0], columns)
     run(course, "report")
-    page = (course.into / "report.html").read_text(encoding="utf8")
+    page = (course.output_folder / "report.html").read_text(encoding="utf8")
     assert "i advice, worth no points" in page
     assert "i" in rows_of(page)["natural", "01-toy"]["marks"].values()
 

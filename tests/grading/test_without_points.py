@@ -362,7 +362,9 @@ def test_open_questions_are_listed_next_to_full_points(graded, course):
 def test_the_report_counts_its_mistakes_and_no_points(graded):
     course, _ = graded
     run(course, "report")
-    page = BeautifulSoup((course.into / "report.html").read_text(encoding="utf8"), "html.parser")
+    page = BeautifulSoup(
+        (course.output_folder / "report.html").read_text(encoding="utf8"), "html.parser"
+    )
     assert any("by hand, ungraded" in text_of(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []

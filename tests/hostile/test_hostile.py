@@ -83,7 +83,7 @@ def grade_class(course, submitted, *more):
         "--submitted",
         submitted,
         "--into",
-        course.into,
+        course.output_folder,
         "--course",
         course.root,
         *more,
@@ -249,10 +249,10 @@ def test_nothing_acts_in_the_terminal(corpus):
 @pytest.mark.slow
 def test_the_table_of_grades_holds_text_and_no_formula(corpus):
     course = corpus.course
-    command = ["export", "--into", course.into, "--course", course.root]
+    command = ["export", "--into", course.output_folder, "--course", course.root]
     result = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert result.exit_code == 0, result.output
-    with (course.into / "grades.csv").open(newline="", encoding="utf-8") as file:
+    with (course.output_folder / "grades.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["student_id"].removeprefix("'") for row in rows} == {
         *(BY_NAME[name].graded_as for name in corpus.names),
@@ -329,7 +329,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
         "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
         "Course\n"
         "root = Path(sys.argv[4])\n"
-        "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', "
+        "t.grade_class(Course(root=root / 'course', output_folder=root / 'course'), root / 'submitted', "
         "'--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"
     )
