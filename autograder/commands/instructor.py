@@ -34,6 +34,7 @@ from autograder.commands.console import (
     write_timings,
 )
 from autograder.course.config import ROOT, Course, UserError
+from autograder.course.watch_settings import LTI
 
 if TYPE_CHECKING:
     from autograder.grades.changes import Change
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
 
-LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
 EXCHANGE = "exchange"
 """What `collect` is given in place of an archive; a folder of this name needs its full path."""
