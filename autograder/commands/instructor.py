@@ -176,12 +176,12 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         if not hand_in.time_known:
             time = f"? (file: {time})"
         action = fate.value
-        if hand_in.called:
-            action += f"; named {hand_in.called}, with the cells of {hand_in.exercise}"
+        if hand_in.named_exercise:
+            action += f"; named {hand_in.named_exercise}, with the cells of {hand_in.exercise}"
         table.add_row(
             escape(names.get(hand_in.student, text.line(hand_in.student))),
             hand_in.exercise,
-            "" if names else escape(text.line(hand_in.where)),
+            "" if names else escape(text.line(hand_in.source_path)),
             f"{time} late" if hand_in.late else time,
             hand_in.layout,
             action,
