@@ -158,7 +158,9 @@ def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
 
 
 def _course(config: Config) -> Course:
-    return Course(root=Path(config.CourseDirectory.get("root") or Path.cwd()), into=Path.cwd())
+    return Course(
+        root=Path(config.CourseDirectory.get("root") or Path.cwd()), output_folder=Path.cwd()
+    )
 
 
 def _limits(config: Config) -> Limits:

@@ -179,7 +179,7 @@ def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
     named.
     """
     root = root.resolve()
-    return Course(root=root, into=into.resolve() if into else root, db=db)
+    return Course(root=root, output_folder=into.resolve() if into else root, db=db)
 
 
 def keep_private(course: Course) -> None:

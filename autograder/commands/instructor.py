@@ -34,6 +34,7 @@ from autograder.commands.console import (
     write_timings,
 )
 from autograder.course.config import ROOT, Course, UserError
+from autograder.course.watch_settings import LTI
 
 if TYPE_CHECKING:
     from autograder.grades.changes import Change
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
 
-LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
 EXCHANGE = "exchange"
 """What `collect` is given in place of an archive; a folder of this name needs its full path."""
@@ -125,7 +125,7 @@ def collect(
                 f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"
             ):
                 raise UserError("Nothing was written.")
-        where.into.mkdir(parents=True, exist_ok=True)
+        where.output_folder.mkdir(parents=True, exist_ok=True)
         enrolled = gradebook.enroll(where, people.columns()) if people else 0
         collector.write(plan.to_write)
     unchanged = len(plan.chosen) - count
@@ -176,12 +176,12 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         if not hand_in.time_known:
             time = f"? (file: {time})"
         action = fate.value
-        if hand_in.called:
-            action += f"; named {hand_in.called}, with the cells of {hand_in.exercise}"
+        if hand_in.named_exercise:
+            action += f"; named {hand_in.named_exercise}, with the cells of {hand_in.exercise}"
         table.add_row(
             escape(names.get(hand_in.student, text.line(hand_in.student))),
             hand_in.exercise,
-            "" if names else escape(text.line(hand_in.where)),
+            "" if names else escape(text.line(hand_in.source_path)),
             f"{time} late" if hand_in.late else time,
             hand_in.layout,
             action,
@@ -318,7 +318,7 @@ def grade(
             redraw,
             pending,
             pages=not dry_run,
-            hide=[where.into],
+            hide=[where.output_folder],
             since=begin,
             log=log,
             executor=executor,
@@ -608,7 +608,7 @@ def commit(into: Into = None, course: Root = ROOT) -> None:
     if not names:
         where.exercises()
         raise UserError(f"{where.root} has no exercises. Name the course folder with --course.")
-    where.into.mkdir(parents=True, exist_ok=True)
+    where.output_folder.mkdir(parents=True, exist_ok=True)
     seeds = Seeds(where)
     for name in names:
         say(f"{name} {seeds.commitment(name)}")
@@ -694,7 +694,7 @@ def report(
     where = course_at(course, into, db)
     keep_private(where)
     with document("report", as_json) as result:
-        path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
+        path = to or where.output_folder / ("report-anonymous.html" if anonymous else "report.html")
         if to:
             check_place(to, "--to")
         page = write(where, path, anonymous, beside)
@@ -769,7 +769,9 @@ def export(
     _check_export(system, feedback, since, anonymous)
     if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
-    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
+    path = to or where.output_folder / (
+        "grades.csv" if system == System.CSV else f"grades-{system}.csv"
+    )
     _check_places(path, sheet, since, feedback)
     grades = records.rows(where)
     # An exercise that was removed still has grades.

@@ -57,7 +57,7 @@ def race(
     where = course_at(course, into)
     (chosen,) = where.exercises([exercise])
     contest = Contest(where, chosen, submitted or where.submitted)
-    page, table = where.into / "race.html", where.into / "race.csv"
+    page, table = where.output_folder / "race.html", where.output_folder / "race.csv"
     for path in (page, table):
         check_place(path, "--into")
     contest.isolate(not no_sandbox, warn)

@@ -78,7 +78,7 @@ def watch(
         try:
             with _ended_by_signals(watching), _shown(watching, as_json):
                 watching.say("watching", note=str(folder))
-                for fault in permissions.faults(where):
+                for fault in permissions.problems(where):
                     watching.say("note", note=f"{fault.path}: {fault.risk}. Fix: {fault.fix}")
                 watching.run(once)
         except KeyboardInterrupt:

@@ -121,7 +121,7 @@ def read(path: Path) -> Record | None:
 
 def record_of(course: Course, student: str, name: str) -> Record | None:
     """Return the record of a submission's last grading, or None if there is no readable one."""
-    return read(course.graded(student, name).record)
+    return read(course.paths_of(student, name).record)
 
 
 def history(path: Path) -> list[dict[str, Any]]:

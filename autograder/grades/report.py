@@ -258,7 +258,9 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     """
     graded = records.all_of(course)
     if not graded:
-        raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
+        raise UserError(
+            f"Nothing is graded in {course.output_folder} yet. Run: python -m autograder grade"
+        )
     other = (beside, _grades_of_another(course, beside)) if beside else None
     names = records.numbered(record.student for record in graded) if anonymous else {}
     today = _today(course, path, graded)
@@ -282,8 +284,8 @@ def _grades_of_another(course: Course, folder: Path) -> list[Record]:
         raise UserError(
             f"There is no folder {folder}. With --beside, name the --into folder of another class."
         )
-    other = Course(root=course.root, into=folder.resolve())
-    if other.into == course.into.resolve() or other.db_url == course.db_url:
+    other = Course(root=course.root, output_folder=folder.resolve())
+    if other.output_folder == course.output_folder.resolve() or other.db_url == course.db_url:
         raise UserError(
             f"{folder} has the grades of this class. Name the folder of another class "
             "with --beside."
@@ -342,7 +344,7 @@ def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedI
     for record in graded:
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
-        paths = course.graded(record.student, record.assignment)
+        paths = course.paths_of(record.student, record.assignment)
         when = _submitted(paths.stamp)
         if when is None or when < midnight:
             continue
@@ -545,7 +547,7 @@ def _assignment(
 
 def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
     """Yield the open regrade requests of a submission."""
-    paths = course.graded(record.student, record.assignment)
+    paths = course.paths_of(record.student, record.assignment)
     for request in record.requests:
         if not request.open:
             continue
@@ -786,7 +788,7 @@ def _rows(
 ) -> list[Row]:
     rows = []
     for record in records:
-        link = _link(course.graded(record.student, record.assignment).page, path)
+        link = _link(course.paths_of(record.student, record.assignment).page, path)
         # What a file was called, or what an error said, may name its author.
         nameless = _nameless(record) if names else record
         rows.append(

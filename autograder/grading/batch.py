@@ -271,7 +271,7 @@ class Batch:
         """
         record = record_of(self.course, unit.student, unit.assignment)
         if record is not None and is_same_work(self.course, unit, record.submission):
-            unit.stamp = read_text(self.course.graded(unit.student, unit.assignment).stamp)
+            unit.stamp = read_text(self.course.paths_of(unit.student, unit.assignment).stamp)
             unit.digest = record.submission
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
@@ -323,7 +323,7 @@ class Batch:
         )
         if asked != record.requests:
             record = dataclasses.replace(record, requests=asked)
-            files.write(self.course.graded(unit.student, name).record, records.to_text(record))
+            files.write(self.course.paths_of(unit.student, name).record, records.to_text(record))
         return record
 
     def _version(self, exercise: Exercise) -> str:
@@ -344,7 +344,7 @@ class Batch:
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
             task.saved.requests = task.record.requests
-            paths = self.course.graded(unit.student, unit.assignment)
+            paths = self.course.paths_of(unit.student, unit.assignment)
             for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
             # a page of an earlier grade; the second pass makes the new one
@@ -364,7 +364,9 @@ class Batch:
             self.log.write(task.record, outcome)
 
     def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None) -> Saved:
-        unchanged = _unchanged(self.course.graded(unit.student, unit.assignment).notebook, outcome)
+        unchanged = _unchanged(
+            self.course.paths_of(unit.student, unit.assignment).notebook, outcome
+        )
         comment = functools.partial(_comment, outcome)
         try:
             return self.writer.save(
@@ -397,7 +399,7 @@ class Batch:
             cells=outcome.cells,
             requests=asked,
             versions=outcome.versions,
-            history=records.history(self.course.graded(unit.student, unit.assignment).record),
+            history=records.history(self.course.paths_of(unit.student, unit.assignment).record),
             **vars(saved.standing),
         )
 
@@ -508,7 +510,7 @@ class Batch:
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
     def _paths(self, task: _Task) -> Any:
-        return self.course.graded(task.unit.student, task.unit.assignment)
+        return self.course.paths_of(task.unit.student, task.unit.assignment)
 
     # Jobs.
 
@@ -600,7 +602,7 @@ def prepare(
     except OSError as error:
         raise UserError(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
-            f"{course.into}; make it writable, or name another folder with --into."
+            f"{course.output_folder}; make it writable, or name another folder with --into."
         ) from error
 
 
@@ -618,7 +620,7 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     """
     if graded == unit.digest or not (unit.request.strip() or unit.secret):
         return False
-    paths = course.graded(unit.student, unit.assignment)
+    paths = course.paths_of(unit.student, unit.assignment)
     stamp = read_text(paths.stamp)
     secret = read_text(paths.folder / SECRET)
     before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]

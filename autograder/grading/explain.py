@@ -244,7 +244,9 @@ class Explainer:
                     "Fix that, or run it at your own risk with --no-sandbox."
                 )
             above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
-            course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
+            course = dataclasses.replace(
+                course, output_folder=above[3] if len(above) > 3 else course.output_folder
+            )
         self.single = SelfCheck(course, notebook, seed, sandbox and not lacks)
         self.exercise = self.single.exercise
         if record is not None:

@@ -25,7 +25,7 @@ def copied(course: Course) -> Iterator[Course]:
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         rehearsal = dataclasses.replace(
-            course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db"
+            course, output_folder=Path(folder), db=f"sqlite:///{folder}/gradebook.db"
         )
         for file, copy in (
             (course.secret, rehearsal.secret),

@@ -413,9 +413,7 @@ class RemoteNotebook:
             sent = list(_sent(message, "array", "tensor"))[int(index)]
             if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
                 raise wire.Violation("a change of the wrong size")
-            after = wire.Decoder([blobs[number]], self._reference_from)._tagged(
-                sent["t"], {**sent, "b": 0}, 0
-            )
+            after = wire.Decoder([blobs[number]], self._reference_from).decode({**sent, "b": 0})
             if isinstance(array, np.ndarray):
                 if array.flags.writeable:
                     np.copyto(array, after)

@@ -226,7 +226,9 @@ class Session:
         """Tell, from a quick look, whether anything will be graded."""
         if self.force or self.redraw:
             return True
-        graded = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
+        graded = (
+            self.course.paths_of(item.student, item.exercise.name) for item in self.submissions
+        )
         return not all(paths.record.exists() for paths in graded)
 
     def _prepare(self) -> None:

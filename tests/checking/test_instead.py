@@ -441,7 +441,7 @@ def test_an_unwritten_function_costs_only_its_points(folder):
     (exercise,) = course.exercises([folder.name])
     released = nbformat.read(exercise.notebook, as_version=4)
     cells = AnswerCells(exercise.solution, released)
-    roots, limits = (str(course.root), str(course.into)), Limits.configured(course.config)
+    roots, limits = (str(course.root), str(course.output_folder)), Limits.configured(course.config)
     setting = WorkerConfig(roots[0], (folder.name,), limits, False, roots)
     pool = setting.guests()
     pool.start()

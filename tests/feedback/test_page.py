@@ -89,13 +89,13 @@ def body(page):
 
 def test_the_nbgrader_command_writes_the_same_page(graded):
     course, notebook, _ = graded
-    folder = course.into / "autograded" / STUDENT / "01-toy"
+    folder = course.output_folder / "autograded" / STUDENT / "01-toy"
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, folder / "01-toy.ipynb")
     with gradebook.opened(course):
         result = NbGraderAPI(config=course.config).generate_feedback("01-toy", STUDENT)
     assert result["success"], result
-    stock = (course.into / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
+    stock = (course.output_folder / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
     assert stock == page_of(graded)
     text = " ".join(body(stock).get_text(" ").split())
     for part in (

@@ -293,9 +293,11 @@ def classes(monkeypatch, tmp_path):
         records_by_path[name] = graded
         (tmp_path / name).mkdir()
         (tmp_path / name / "gradebook.db").touch()
-        return Course(root=tmp_path, into=tmp_path / name)
+        return Course(root=tmp_path, output_folder=tmp_path / name)
 
-    monkeypatch.setattr(records, "all_of", lambda course: records_by_path[course.into.name])
+    monkeypatch.setattr(
+        records, "all_of", lambda course: records_by_path[course.output_folder.name]
+    )
     return folder
 
 
@@ -413,7 +415,9 @@ def test_another_class_is_next_to_this_one_and_has_no_names(classes, tmp_path, a
 def test_a_folder_that_is_no_other_class_is_one_line(classes, tmp_path):
     here, empty = classes("here", some(1, 4)), classes("empty", [])
     (tmp_path / "bare").mkdir()
-    own_database = Course(root=tmp_path, into=here.into, db=f"sqlite:///{empty.gradebook}")
+    own_database = Course(
+        root=tmp_path, output_folder=here.output_folder, db=f"sqlite:///{empty.gradebook}"
+    )
     for course, name, message in (
         (here, "nowhere", "There is no folder"),
         (here, "bare", "There is no gradebook in"),

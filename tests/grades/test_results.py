@@ -259,8 +259,8 @@ BYTES = {
 
 @pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
 def test_a_file_without_a_record_is_moved_away_and_stops_nothing(tmp_path, data):
-    course = Course(root=tmp_path, into=tmp_path)
-    path = course.graded("ada", "01-toy").record
+    course = Course(root=tmp_path, output_folder=tmp_path)
+    path = course.paths_of("ada", "01-toy").record
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     assert record_of(course, "ada", "01-toy") is None
@@ -269,8 +269,8 @@ def test_a_file_without_a_record_is_moved_away_and_stops_nothing(tmp_path, data)
 
 
 def test_a_folder_with_the_name_of_a_record_stops_nothing(tmp_path):
-    course = Course(root=tmp_path, into=tmp_path)
-    path = course.graded("ada", "01-toy").record
+    course = Course(root=tmp_path, output_folder=tmp_path)
+    path = course.paths_of("ada", "01-toy").record
     path.mkdir(parents=True)
     assert record_of(course, "ada", "01-toy") is None and history(path) == []
     write(path, "{}")

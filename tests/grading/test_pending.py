@@ -390,7 +390,7 @@ def course(tmp_path, monkeypatch):
 
 def graded(course, student):
     record = batch.record_of(course, student, "01-toy")
-    page = course.graded(student, "01-toy").page
+    page = course.paths_of(student, "01-toy").page
     with Gradebook(course.db_url, course.course_id) as book:
         grade = book.find_grade("check_add", "01-toy", "01-toy", student)
         return record, (grade.auto_score, bool(grade.needs_manual_grade)), page.read_text()
@@ -435,18 +435,18 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 2.0, "bob": 0.0}
 
     # Here they cannot be settled: nothing changes.
-    before = course.graded("ada", "01-toy").record.read_bytes()
+    before = course.paths_of("ada", "01-toy").record.read_bytes()
     with pytest.raises(UserError, match="1 submission has pending points that need a GPU"):
         instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert course.graded("ada", "01-toy").record.read_bytes() == before
+    assert course.paths_of("ada", "01-toy").record.read_bytes() == before
 
     # On a machine with a GPU they can; a plain run keeps the grade, and says so.
     (tmp_path / "gpu").touch()
     capsys.readouterr()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "which this machine has: run `python -m autograder grade --pending`" in output_of(capsys)
-    assert course.graded("ada", "01-toy").record.read_bytes() == before
-    unmoved = course.graded("bob", "01-toy").record.read_bytes()
+    assert course.paths_of("ada", "01-toy").record.read_bytes() == before
+    unmoved = course.paths_of("bob", "01-toy").record.read_bytes()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "waiting" not in output_of(capsys)
     again, grade, page = graded(course, "ada")
@@ -454,7 +454,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert (
         again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
     )
-    assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
+    assert course.paths_of("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
@@ -472,7 +472,7 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     table = output_of(capsys)
     assert "waiting" not in table and "add −0.5: graded by a person" in table
-    assert "pending (not lost)" not in course.graded("ada", "01-toy").page.read_text()
+    assert "pending (not lost)" not in course.paths_of("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
@@ -489,7 +489,7 @@ def test_nbgrader_autograde_marks_pending_points(course):
             row = book.find_grade("check_add", "01-toy", "01-toy", student)
             row.auto_score, row.needs_manual_grade = None, not marked
             book.db.commit()
-        notebook = nbformat.read(course.graded(student, "01-toy").notebook, as_version=4)
+        notebook = nbformat.read(course.paths_of(student, "01-toy").notebook, as_version=4)
         resources = {
             "notebook": "01-toy",
             "assignment": "01-toy",
