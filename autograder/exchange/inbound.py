@@ -397,11 +397,15 @@ class _Reader:
         except OSError as error:
             raise _refusal(error, text.line(text.name(path), 100)) from None
         try:
-            if not _is_same(state, os.fstat(below)):
-                raise Unfinished(f"{text.line(text.name(path), 100)} changes while it is read")
+            before = os.fstat(below)
             self.read_folder(below, f"{path}/")
+            after = os.fstat(below)
         finally:
             os.close(below)
+        if not (_is_same(state, before) and _is_same(before, after)):
+            raise Unfinished(f"{text.line(text.name(path), 100)} changes while it is read")
+        # Names can carry an answer: whoever renames or removes something in a folder hands in then.
+        self.latest_ctime = max(self.latest_ctime, after.st_ctime_ns)
 
     def _take_notebook(self, folder: int, name: str) -> None:
         if _is_too_long(name, name):
