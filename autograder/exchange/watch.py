@@ -520,7 +520,7 @@ class Watch:
             early=True,
             more=more,
         )
-        session.isolate(wanted=True, fall_back=False, warn=self._note)
+        session.choose_sandbox(wanted=True, fall_back=False, warn=self._note)
         session.warn = _refuse_busy
         with session:
             for step, record, _kept in session.run():

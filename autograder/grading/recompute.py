@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from autograder.course import deadlines, seeds
 from autograder.course.config import Course, Exercise, UserError
@@ -155,12 +155,12 @@ def reveal(
     from autograder.grading.batch import Batch
 
     submissions.expect_folder(submitted)
-    setting = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
+    worker_config = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
     with gradebook.opened(course, waiting) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
         writer.set_dates()
-        batch = Batch(course, writer, _no_backend, setting)
+        batch = Batch(course, writer, _no_backend, worker_config)
         course_seeds = batch.seeds
         states = {
             submission: batch.state(submission)
@@ -183,7 +183,7 @@ def reveal(
     )
 
 
-def _no_backend() -> None:
+def _no_backend() -> NoReturn:
     raise UserError(
         "A submission was replaced just now, and has to be graded first. Run: python "
         "-m autograder grade"
