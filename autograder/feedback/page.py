@@ -51,7 +51,7 @@ from autograder.feedback.values import (
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import named
 from autograder.grades.requests import HEAD
-from autograder.grades.results import Kind, Request, Saved, SavedCell, Standing
+from autograder.grades.results import Kind, Request, Saved, SavedCell, SubmissionScore
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import line, printed
 
@@ -124,14 +124,14 @@ def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -
         assignment=assignment,
         title=_line(title) if title else escape(assignment),
         student=student,
-        standing=saved.standing,
+        submission_score=saved.submission_score,
         made_of=saved.digest(),
         disclosure=saved.disclosure,
         recompute=disclosed(saved.disclosure),
         style=_style(),
         summary=summary,
         advice=_advice(summary),
-        dates=_dates(saved.standing),
+        dates=_dates(saved.submission_score),
         requests=[_request(request) for request in saved.requests],
         can_ask=any(grade_id(cell) == HEAD for cell in cells),
         functions=functions,
@@ -191,7 +191,7 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), saved_cell.score
-    pending = report.pending if report and not saved_cell.manual else 0.0
+    pending = report.pending if report and not saved_cell.has_manual_score else 0.0
     standing = show.standing(report) if report else Status.BLOCKED
     return Function(
         id=name,
@@ -201,7 +201,7 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         most=most,
         waits=saved_cell.waits,
         pending=_pending(report, pending) if report and pending else None,
-        manual=saved_cell.manual,
+        has_manual_score=saved_cell.has_manual_score,
         unwritten=report is not None
         and all(result.status == Status.BLOCKED for result in report.results),
         comment=_markdown(saved_cell.comment, {}, room) if saved_cell.comment else "",
@@ -267,14 +267,14 @@ def _advice(summary: outcome_cell.Summary | None) -> str:
     return words.translated(OPEN_IT)
 
 
-def _dates(standing: Standing) -> list[Message]:
+def _dates(score: SubmissionScore) -> list[Message]:
     """Return a sentence on when the submission was due, and one on how late it was, if there is
     anything to say.
     """
-    sentences = [reasons.due(standing.deadline)]
-    if standing.seconds_late > 0 or standing.penalty:
-        sentences.append(_late(standing))
-    sentences.append(reasons.free_days(standing.deadline))
+    sentences = [reasons.due(score.deadline)]
+    if score.seconds_late > 0 or score.penalty:
+        sentences.append(_late(score))
+    sentences.append(reasons.free_days(score.deadline))
     return [sentence for sentence in sentences if sentence is not None]
 
 
@@ -289,14 +289,14 @@ def _request(request: Request) -> Message:
     )
 
 
-def _late(standing: Standing) -> Message:
-    cost = Message("points lost: {points}", points=_number(standing.penalty))
-    if not standing.seconds_late:
+def _late(score: SubmissionScore) -> Message:
+    cost = Message("points lost: {points}", points=_number(score.penalty))
+    if not score.seconds_late:
         return Message("It was submitted late; {what}.", what=cost)
-    if not standing.penalty:
+    if not score.penalty:
         cost = Message("no points are lost")
     text = "It was submitted {time} after the due date; {what}."
-    return Message(text, time=reasons.duration(standing.seconds_late), what=cost)
+    return Message(text, time=reasons.duration(score.seconds_late), what=cost)
 
 
 # Cards
@@ -311,7 +311,7 @@ def _cards(function: Function) -> Iterator[Card]:
         return
     read = report.read if report else ""
     lost = Card(function.id, function.name, function.lost, function.comment, read)
-    if function.manual:
+    if function.has_manual_score:
         yield replace(lost, message=Message("These points were given by a person."))
         return
     if report is None:

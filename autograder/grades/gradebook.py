@@ -43,7 +43,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from autograder.course import deadlines, locks
 from autograder.course.config import Course, Exercise, UserError, masked
 from autograder.grades import database, late
-from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, Standing
+from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, SubmissionScore
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -392,11 +392,13 @@ class Writer:
             if comment:
                 before = submission.penalty, submission.automatic
                 submission.penalty = self._penalty(submission)
-                submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+                submission.automatic = comment(
+                    Saved(submission.submission_score(), submission.cells())
+                )
                 if (submission.penalty, submission.automatic) != before:
                     self._write(submission)
                 self._settle_others(submission)
-            return Saved(submission.standing(), submission.cells())
+            return Saved(submission.submission_score(), submission.cells())
 
         return self._in_transaction(name, student, read)
 
@@ -443,10 +445,10 @@ class Writer:
             submission.deadline = self._deadline(submission)
             submission.take(outcome, unchanged)
             submission.penalty = self._penalty(submission)
-            submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+            submission.automatic = comment(Saved(submission.submission_score(), submission.cells()))
             self._write(submission)
             self._settle_others(submission)
-            return Saved(submission.standing(), submission.cells())
+            return Saved(submission.submission_score(), submission.cells())
 
         return self._in_transaction(name, student, write)
 
@@ -683,17 +685,19 @@ class _Submission:
             if result is None:
                 continue
             before = row.get("auto_score")
-            waits = result.manual and not str(result.error)
+            waits = result.is_graded_by_hand and not str(result.error)
             lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
             if row.get("manual_score") is None:
                 row["needs_manual_grade"] = row["auto_score"] is None or result.pending > 0
-            elif not (name in unchanged if result.manual else before == row["auto_score"]):
+            elif not (
+                name in unchanged if result.is_graded_by_hand else before == row["auto_score"]
+            ):
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
             row["auto_comment"] = (
-                NO_RESPONSE if result and result.manual and str(result.error) else None
+                NO_RESPONSE if result and result.is_graded_by_hand and str(result.error) else None
             )
 
     @property
@@ -731,10 +735,10 @@ class _Submission:
         """Return the points of all cells."""
         return sum(_score(row) for row in self.grades.values())
 
-    def standing(self) -> Standing:
+    def submission_score(self) -> SubmissionScore:
         """Return its score, penalty and state."""
         penalty = self.penalty or 0.0
-        return Standing(
+        return SubmissionScore(
             score=round(max(0.0, self.score() - penalty), 4),
             max_score=sum(most for _, most in self.exercise.graded.values()),
             penalty=penalty,
@@ -748,9 +752,9 @@ class _Submission:
         cells: dict[str, dict[str, Any]] = {}
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
-            manual = row.get("manual_score") is not None
+            has_manual_score = row.get("manual_score") is not None
             cells.setdefault(name, {}).update(
-                score=_score(row), points=most, waits=_waits(row), manual=manual
+                score=_score(row), points=most, waits=_waits(row), has_manual_score=has_manual_score
             )
         for cell, row in self.comments.items():
             cells.setdefault(self.exercise.commented[cell], {}).update(
@@ -920,7 +924,7 @@ def _row(
         "max_score": most,
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    standing = Standing(
+    submission_score = SubmissionScore(
         row["score"],
         most,
         penalty,
@@ -930,10 +934,10 @@ def _row(
     )
     saved = {
         cell["name"]: SavedCell(
-            _score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None
+            _score(cell), waits=_waits(cell), has_manual_score=cell["manual_score"] is not None
         )
         for cell in cells
     }
     for name, comment in comments.items():
         saved[name] = replace(saved.get(name, SavedCell()), comment=comment)
-    return row, Saved(standing, saved)
+    return row, Saved(submission_score, saved)

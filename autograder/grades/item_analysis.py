@@ -243,7 +243,7 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
                 continue
             passed = check.status == Status.PASSED
             worth = cell.max_points * check.weight / total
-            whole = cell.manual or cell.given is not None
+            whole = cell.is_graded_by_hand or cell.manual_points is not None
             share_of_check = decided[name] if whole else (passed * worth, worth)
             if possible - share_of_check[1] > 10**-DIGITS:
                 yield (
@@ -255,9 +255,9 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
 
 def _decided(cell: CellResult) -> tuple[float, float]:
     """Return the points of a cell that are earned, and those that are earned or lost."""
-    if cell.given is not None:
-        return cell.given, cell.max_points
-    if cell.manual and cell.waits:
+    if cell.manual_points is not None:
+        return cell.manual_points, cell.max_points
+    if cell.is_graded_by_hand and cell.waits:
         return 0.0, 0.0
     return cell.points, cell.max_points - cell.pending
 
@@ -267,7 +267,7 @@ def _submissions(record: Record) -> list[Record]:
     were submitted.
     """
     if all(
-        isinstance(raw, dict) and raw.get("submission") == record.submission
+        isinstance(raw, dict) and raw.get("submission") == record.submission_digest
         for raw in record.history
     ):
         return [record]
@@ -275,5 +275,5 @@ def _submissions(record: Record) -> list[Record]:
     last: dict[str, Record] = {}
     for grading in [*filter(None, earlier), record]:
         if grading.kind != Kind.INFRASTRUCTURE or grading is record:
-            last[grading.submission] = grading
+            last[grading.submission_digest] = grading
     return list(last.values())

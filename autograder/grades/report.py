@@ -723,7 +723,7 @@ def _columns(records: list[Record]) -> list[Column]:
     for record in records:
         for grade_id, cell in record.cells.items():
             columns = found.setdefault(grade_id, {})
-            if cell.manual:
+            if cell.is_graded_by_hand:
                 columns.setdefault(
                     "", Column(grade_id, "", grade_id, translated("by a person"), str(BY_A_PERSON))
                 )

@@ -33,7 +33,14 @@ from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
-from autograder.grades.results import Kind, Outcome, Record, Saved, Standing, settled
+from autograder.grades.results import (
+    Kind,
+    Outcome,
+    Record,
+    Saved,
+    SubmissionScore,
+    with_manual_points,
+)
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
@@ -271,9 +278,9 @@ class Batch:
         Students ask after they have read their feedback, which is after the due date.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        if record is not None and is_same_work(self.course, unit, record.submission):
+        if record is not None and is_same_work(self.course, unit, record.submission_digest):
             unit.stamp = read_text(self.course.graded(unit.student, unit.assignment).stamp)
-            unit.digest = record.submission
+            unit.digest = record.submission_digest
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
         """Return whether a submission's seed is decided, and whether it would keep its grade."""
@@ -285,7 +292,7 @@ class Batch:
         grade.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        return record.seed if record and record.submission == unit.digest else None
+        return record.seed if record and record.submission_digest == unit.digest else None
 
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
         """Return the record of a submission that need not be graded again, and its present data
@@ -294,7 +301,7 @@ class Batch:
         record = record_of(self.course, submission.student, submission.exercise.name)
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        if (record.submission, record.exercise) != (
+        if (record.submission_digest, record.release_digest) != (
             unit.digest,
             self._version(submission.exercise),
         ):
@@ -379,7 +386,7 @@ class Batch:
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
             )
             most = sum(cell.max_points for cell in outcome.cells.values())
-            return Saved(Standing(0.0, most, needs_manual_grade=True))
+            return Saved(SubmissionScore(0.0, most, needs_manual_grade=True))
 
     def _record(self, task: _Task, outcome: Outcome, saved: Saved) -> Record:
         unit = task.unit
@@ -388,8 +395,8 @@ class Batch:
         return Record(
             student=unit.student,
             assignment=unit.assignment,
-            submission=unit.digest,
-            exercise=self._version(task.submission.exercise),
+            submission_digest=unit.digest,
+            release_digest=self._version(task.submission.exercise),
             seed=unit.seed,
             sandbox=self.worker_config.sandbox,
             graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -401,7 +408,7 @@ class Batch:
             requests=asked,
             versions=outcome.versions,
             history=records.history(self.course.graded(unit.student, unit.assignment).record),
-            **vars(saved.standing),
+            **vars(saved.submission_score),
         )
 
     def _reread(self, tasks: list[_Task]) -> None:
@@ -412,7 +419,7 @@ class Batch:
             if (
                 task.saved
                 and task.record
-                and task.saved.standing.seconds_late
+                and task.saved.submission_score.seconds_late
                 and self.writer.has_free_days
             ):
                 now = self.writer.saved(task.submission.exercise.name, task.submission.student)
@@ -549,11 +556,11 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
     It does not repeat what a person still has to do: the gradebook says so next to it, and it
     changes there.
     """
-    cells = settled(result.cells, saved.cells)
+    cells = with_manual_points(result.cells, saved.cells)
     checked = {
         name: dataclasses.replace(cell, waits=False)
         for name, cell in cells.items()
-        if not cell.manual
+        if not cell.is_graded_by_hand
     }
     shown = dataclasses.replace(result, cells=checked)
     return "\n\n".join(reasons.lines_of(shown))[:MOST_COMMENT]
@@ -561,7 +568,7 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
 
 def _unchanged(path: Path, outcome: Outcome) -> set[str]:
     """Return the cells that people grade whose answers are those in an earlier graded notebook."""
-    by_hand = [name for name, cell in outcome.cells.items() if cell.manual]
+    by_hand = [name for name, cell in outcome.cells.items() if cell.is_graded_by_hand]
     if not by_hand:
         return set()
     try:

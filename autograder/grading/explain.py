@@ -271,9 +271,9 @@ class Explainer:
         unit.seed = record.seed if seed is None else seed
         if course.secret.exists():
             unit.guest_seed = seeds.Seeds(course).guest(
-                record.assignment, record.submission, record.seed
+                record.assignment, record.submission_digest, record.seed
             )
-        if record.exercise != seeds.version_of(self.exercise):
+        if record.release_digest != seeds.version_of(self.exercise):
             self.notes.append(CHANGED)
 
     def explanations(self, on_cell: Any) -> list[Explanation]:
@@ -329,7 +329,7 @@ def _handed_in(
     for submission in submissions.find([exercise], course.submitted):
         if submission.student == record.student:
             unit = submission.read(limits)
-            return unit if unit.digest == record.submission else None
+            return unit if unit.digest == record.submission_digest else None
     return None
 
 

@@ -72,20 +72,20 @@ def disclosure(
     name = record.assignment
     if name not in course_seeds.revealed or record.kind.ungraded:
         return None
-    if record.submission != prints.submission:
+    if record.submission_digest != prints.submission:
         return None
     return Disclosure(
         assignment=name,
         key=course_seeds.key(name),
         commitment=seeds.commitment_of(name, course_seeds.key(name)),
-        origin=course_seeds.origin(name, record.submission, record.seed),
+        origin=course_seeds.origin(name, record.submission_digest, record.seed),
         seed=record.seed,
-        guest_seed=course_seeds.guest(name, record.submission, record.seed),
-        submission=record.submission,
+        guest_seed=course_seeds.guest(name, record.submission_digest, record.seed),
+        submission=record.submission_digest,
         notebook=prints.notebook,
         stamp=prints.stamp,
         files=prints.files,
-        exercise=record.exercise,
+        exercise=record.release_digest,
         versions=record.versions,
         points=_points(record.cells),
         checks=_checks(record.cells),
@@ -93,7 +93,7 @@ def disclosure(
 
 
 def _points(cells: dict[str, CellResult]) -> dict[str, float]:
-    return {name: cell.points for name, cell in cells.items() if not cell.manual}
+    return {name: cell.points for name, cell in cells.items() if not cell.is_graded_by_hand}
 
 
 def _checks(cells: dict[str, CellResult]) -> dict[str, str]:

@@ -337,8 +337,8 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
     most = points_worth(cell)
     if not is_check(cell):  # graded by hand: only an untouched cell has points already, none
         if untouched:
-            return CellResult(0.0, most, manual=True, error=NO_RESPONSE)
-        return CellResult(most, most, manual=True)  # nothing is lost yet
+            return CellResult(0.0, most, is_graded_by_hand=True, error=NO_RESPONSE)
+        return CellResult(most, most, is_graded_by_hand=True)  # nothing is lost yet
     if checked is None:
         return CellResult(0.0, most)
     report = checked.report
@@ -355,5 +355,5 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
         # The graded notebook has the numbers; those of a whole class would fill the memory.
         checks=[dataclasses.replace(result, where=None) for result in report.results],
         pending=pending,
-        instead=report.instead,
+        replaced_functions=report.instead,
     )

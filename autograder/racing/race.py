@@ -149,7 +149,7 @@ class Contest:
         """Return why a submission does not take part, as its record says; "" if it does."""
         if record is None:
             return "It has no grade yet."
-        if record.submission != unit.digest:
+        if record.submission_digest != unit.digest:
             return "It has changed since it was graded; grade it again first."
         if record.kind.ungraded:
             return text.line(f"It could not be graded: {record.reason}", MOST_REASON)

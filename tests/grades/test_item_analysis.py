@@ -161,11 +161,13 @@ def test_only_students_for_whom_a_check_was_run_count():
 
 
 def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
-    proof = CellResult(0.0, 4.0, manual=True, waits=True)
+    proof = CellResult(0.0, 4.0, is_graded_by_hand=True, waits=True)
     graded = [
         record(
             f"s{number}",
-            proof=dataclasses.replace(proof, waits=False, given=4.0 if number < 10 else 0.0),
+            proof=dataclasses.replace(
+                proof, waits=False, manual_points=4.0 if number < 10 else 0.0
+            ),
             check=cell_of({"own": P if number < 10 else F}),
         )
         for number in range(20)
@@ -175,7 +177,9 @@ def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
     # The part of one check in the points that a person gave its cell is not known.
     graded = class_of(20, rest=lambda number: number < 10, own=lambda number: number < 10)
     for submission in graded:
-        submission.cells["check"] = dataclasses.replace(submission.cells["check"], given=4.0)
+        submission.cells["check"] = dataclasses.replace(
+            submission.cells["check"], manual_points=4.0
+        )
     assert found_in(graded)["own"] == (1.0, 10, 20) and "rest" not in found_in(graded)
 
 

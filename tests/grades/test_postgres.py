@@ -357,7 +357,7 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
 
     monkeypatch.setattr(writer.gradebook.db, "commit", commit_and_drop)
     saved = writer.save("01-toy", "ada", outcome(3.0), None)
-    assert drops and saved.standing.score == 3.0 and saved == writer.saved("01-toy", "ada")
+    assert drops and saved.submission_score.score == 3.0 and saved == writer.saved("01-toy", "ada")
     rows = contents(writer.course.db_url)
     assert (
         len(rows["submitted_assignment"])

@@ -36,7 +36,7 @@ from autograder.grades.results import (
     Record,
     Saved,
     SavedCell,
-    Standing,
+    SubmissionScore,
 )
 from autograder.grading import batch
 from autograder.grading.explain import CheckExplanation, Explanation, lines
@@ -310,7 +310,7 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         "double: 7 pending (not lost), because these checks need a machine with a GPU and Triton"
     )
     settled = record.with_saved(
-        Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)})
+        Saved(SubmissionScore(9.0, 10.0), {"check": SavedCell(has_manual_score=True, score=9.0)})
     )
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
     assert (
@@ -319,11 +319,11 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         == ["double −1: graded by a person"]
     )
     whole = record.with_saved(
-        Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)})
+        Saved(SubmissionScore(10.0, 10.0), {"check": SavedCell(has_manual_score=True, score=10.0)})
     )
     assert (
         reasons.lines_of(whole) == []
-        and reasons.lines_of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
+        and reasons.lines_of(whole.with_saved(Saved(SubmissionScore(3.0, 10.0)))) != []
     )
 
 
