@@ -99,7 +99,7 @@ def _show_findings(items: "list[Finding]") -> None:
     }
     for finding in items:
         table.add_row(
-            marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
+            marks[finding.state], finding.item, escape(finding.value), escape(finding.note)
         )
     out.print(table)
 

@@ -703,12 +703,12 @@ def report(
         path = to or course.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
             check_place(to, "--to")
-        page = write(course, path, anonymous, beside)
-        result.update(documents.of_report(page, path))
+        class_report = write(course, path, anonymous, beside)
+        result.update(documents.of_report(class_report, path))
         if not as_json:
             with catalogs.for_graders(course.root):
                 say(f"{lead('Report:')}{short(path, course)}")
-                asked = sum(assignment.open_requests for assignment in page.assignments)
+                asked = sum(assignment.open_requests for assignment in class_report.assignments)
                 if asked:
                     line = counted(
                         "{count} regrade request is open.",

@@ -150,7 +150,7 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
     from autograder.grades import reasons
     from autograder.sanitize import text
 
-    for line in reasons.of_cells(cells):
+    for line in reasons.cell_feedback(cells):
         show.write(line)
     for note in outcome.repairs:
         out.print(text.line(str(note)), highlight=False, markup=False)
@@ -160,4 +160,4 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
         if cell.pending:
             pending = reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())
             out.print(str(pending), highlight=False, markup=False)
-    out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)
+    out.print(str(reasons.points_sentence(outcome)), style="bold", highlight=False, markup=False)

@@ -140,7 +140,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Page:
+class FeedbackPage:
     """All of a page.
 
     `made_of` is the digest of what the gradebook has, `summary` is the outcome of the submission,

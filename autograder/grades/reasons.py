@@ -118,7 +118,7 @@ def relation_of(check: Result) -> Message:
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on a function's pending points, and what they are waiting for."""
     text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
-    return Message(text, name=name, points=f"{points:g}", what=named(needs))
+    return Message(text, name=name, points=f"{points:g}", what=describe_needs(needs))
 
 
 def tested_with(name: str, helpers: Sequence[str]) -> Message:
@@ -136,7 +136,7 @@ def packages_missed(record: Record) -> list[str]:
     return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
-def in_all(outcome: Outcome) -> Message:
+def points_sentence(outcome: Outcome) -> Message:
     """Return a sentence on the points from checks, and those that a person still has to give."""
     checks = [cell for cell in outcome.cells.values() if not cell.is_graded_by_hand]
     values = {
@@ -151,7 +151,7 @@ def in_all(outcome: Outcome) -> Message:
     return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
 
 
-def named(needs: Sequence[str]) -> str | Message:
+def describe_needs(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
     needs = [need for need in needs if need != "gpu" or "bf16" not in needs]
     names = [machine.NAMES.get(need, Message(need)) for need in needs] or [Message("it")]
@@ -163,7 +163,7 @@ def words_of(name: str) -> str:
     return name.replace("_", " ")
 
 
-def of_cells(cells: list[Any]) -> Iterator[str]:
+def cell_feedback(cells: list[Any]) -> Iterator[str]:
     """Yield what a terminal shows of a graded notebook: errors of cells, and the feedback of
     checks.
     """

@@ -328,7 +328,7 @@ class Batch:
         if name not in self.request_cells:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.request_cells[name] = requests.answers_in(released.cells)
-        asked = requests.begun(
+        asked = requests.with_earlier_comments(
             requests.parsed(unit.request, self.request_cells[name])[0], record.requests, saved.cells
         )
         if asked != record.requests:
@@ -380,7 +380,7 @@ class Batch:
             return self.writer.save(
                 unit.assignment, unit.student, outcome, timestamp, comment, unchanged
             )
-        except gradebook.Refused as error:  # only this submission; only its record says so
+        except gradebook.GradeRefused as error:  # only this submission; only its record says so
             outcome.kind, outcome.reason = (
                 Kind.INFRASTRUCTURE,
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
@@ -391,7 +391,9 @@ class Batch:
     def _record(self, task: _Task, outcome: Outcome, saved: Saved) -> Record:
         unit = task.unit
         earlier = record_of(self.course, unit.student, unit.assignment)
-        asked = requests.begun(outcome.requests, earlier.requests if earlier else [], saved.cells)
+        asked = requests.with_earlier_comments(
+            outcome.requests, earlier.requests if earlier else [], saved.cells
+        )
         return Record(
             student=unit.student,
             assignment=unit.assignment,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from autograder.checking import kernels, machine
 from autograder.course.config import UserError
-from autograder.grades.reasons import named
+from autograder.grades.reasons import describe_needs
 from autograder.grading import backends
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap
@@ -167,7 +167,10 @@ def unusable(worker_config: WorkerConfig) -> list[str]:
     for names in reasons.values():
         if "gpu" in names:  # without it, there is no more to say of what computes on it
             names[:] = [need for need in names if need != "bf16"]
-    return [UNUSABLE.format(what=named(names), reason=reason) for reason, names in reasons.items()]
+    return [
+        UNUSABLE.format(what=describe_needs(names), reason=reason)
+        for reason, names in reasons.items()
+    ]
 
 
 def _trials(worker_config: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:

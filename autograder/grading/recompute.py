@@ -126,7 +126,7 @@ def reveal(
     exercise: Exercise,
     submitted: Path,
     undated: bool,
-    waiting: Callable[[str], None],
+    on_wait: Callable[[str], None],
 ) -> Revealed:
     """Make the key of an exercise public, and put the seeds onto the pages of its graded
     submissions.
@@ -141,7 +141,7 @@ def reveal(
         Where the submissions are.
     undated : bool
         Whether an exercise without a due date may be revealed.
-    waiting : callable
+    on_wait : callable
         Called with a line if another process grades into the gradebook; this one waits until it
         ends.
 
@@ -156,7 +156,7 @@ def reveal(
 
     submissions.expect_folder(submitted)
     worker_config = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
-    with gradebook.opened(course, waiting) as book:
+    with gradebook.opened(course, on_wait) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
         writer.set_dates()

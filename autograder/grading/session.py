@@ -70,7 +70,7 @@ class Pending:
                 count = (
                     "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
                 )
-                needs = reasons.named(
+                needs = reasons.describe_needs(
                     sorted({need for record in records for need in record.waits_for()})
                 )
                 lines.append(f"{count} pending points that need {needs}{where}")

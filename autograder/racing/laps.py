@@ -76,8 +76,8 @@ class Lap:
     """The result with one value of the setting: what was measured, or the reason why it does not
     count.
 
-    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if
-    they are not known.
+    `conditions` are those of the GPU meanwhile, as `gpu_conditions.summarize_samples` returns them;
+    empty if they are not known.
     """
 
     value: int

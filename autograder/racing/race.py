@@ -240,7 +240,7 @@ class Contest:
             # Timed laps one by one, each with the GPU to itself.
             batches = [[job] for job in jobs] if timed else [jobs]
             for batch in batches:
-                with gpu_conditions.watched(timed) as conditions:
+                with gpu_conditions.sample_conditions(timed) as conditions:
                     for key, answer in _answers(backend, batch):
                         entrant, value = pairs[key]
                         if isinstance(answer, Exception):

@@ -1229,7 +1229,7 @@ def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
     assert fixes() == {}
     course.root.chmod(0o755)
     unsafe = [one for one in doctor._shared(course.root) if one.state == "unsafe"]
-    assert f"{course.gradebook}: other users can read or change it" in [one.found for one in unsafe]
+    assert f"{course.gradebook}: other users can read or change it" in [one.value for one in unsafe]
 
 
 def test_nothing_is_unsafe_where_students_are_no_users(toy):

@@ -264,7 +264,7 @@ def test_two_classes_are_compared_check_by_check():
     for submission in there:
         submission.score = 1.0
     comparison = item_analysis.compared(here, there)
-    assert [(pair.item.check, pair.here, pair.there) for pair in comparison.checks] == [
+    assert [(pair.item.check, pair.this_class, pair.other_class) for pair in comparison.checks] == [
         ("own", Tally(6, 10), Tally(2, 8)),
         ("easier", Tally(0, 10), Tally(8, 8)),
         ("new", Tally(0, 10), None),
@@ -276,11 +276,11 @@ def test_two_classes_are_compared_check_by_check():
         None,
         None,
     ]
-    assert comparison.there == (0.25, 8) and comparison.here.submissions == 10
-    assert comparison.here.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
-    assert comparison.difference == pytest.approx(comparison.here.share - 0.25)
+    assert comparison.other_class == (0.25, 8) and comparison.this_class.submissions == 10
+    assert comparison.this_class.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
+    assert comparison.difference == pytest.approx(comparison.this_class.share - 0.25)
     blocked = item_analysis.compared(some(1, 4), [record("s", check=cell_of({"own": B}))])
-    assert [(pair.there, pair.difference) for pair in blocked.checks] == [(Tally(0, 0), None)]
+    assert [(pair.other_class, pair.difference) for pair in blocked.checks] == [(Tally(0, 0), None)]
 
 
 # In the report

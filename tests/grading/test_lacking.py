@@ -289,7 +289,7 @@ def test_a_course_adds_packages(added):
     title = nbformat.read(exercise.notebook, as_version=4).cells[0].source
     assert title.endswith(f"{packages.WITH_OTHERS}\n\n- `sympy`\n- `absent_one`")
     (finding,) = doctor._packages_of_course(added.root)
-    assert (finding.state, finding.found) == ("missing", "without absent_one")
+    assert (finding.state, finding.value) == ("missing", "without absent_one")
     assert "-m pip install absent_one" in finding.note
     pool = WorkerConfig(str(added.root), ("01-toy",), None, packages=("sympy",)).pool()
     assert json.loads(pool.besides) == ["sympy", "absent_one"]

@@ -528,7 +528,7 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
-    assert [finding.found for finding in doctor._torch()][
+    assert [finding.value for finding in doctor._torch()][
         1
     ] == "A chip, bf16" and doctor.unverified([exercise]) == []
 
