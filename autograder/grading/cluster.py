@@ -57,7 +57,7 @@ COMPARED = ("numpy", "torch", "distributed")
 """Packages that must have the same version on a worker as here; of `2.13.0+cpu`, the part before
 the plus.
 """
-SETTING = "setting.json"
+WORKER_CONFIG = "worker_config.json"
 PATIENCE = "autograder.wait-for-workers"
 """The key of Dask's configuration for how long to wait for a worker, if there is none."""
 MOST_PATIENCE = "5 minutes"
@@ -105,7 +105,7 @@ class Station:
     def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
         hidden = (str(folder), str(config.ROOT))
         sent = CODEC.structure(
-            json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig
+            json.loads((folder / WORKER_CONFIG).read_text(encoding="utf-8")), WorkerConfig
         )
         sent = dataclasses.replace(sent, root=str(folder), hidden=hidden)
         self.worker_config = with_trial_results(sent)
@@ -275,8 +275,8 @@ def packed(worker_config: WorkerConfig) -> bytes:
     return archive.getvalue()
 
 
-def _contents(worker_config: WorkerConfig, setting_text: str) -> Iterator[tuple[str, bytes]]:
-    yield SETTING, setting_text.encode()
+def _contents(worker_config: WorkerConfig, worker_config_text: str) -> Iterator[tuple[str, bytes]]:
+    yield WORKER_CONFIG, worker_config_text.encode()
     for name in worker_config.exercises:
         folder = Exercise(name, Path(worker_config.root)).released
         for path in sorted(folder.rglob("*")):
