@@ -514,10 +514,8 @@ class Batch:
 
         with self.timer("pages"):
             try:
-                limits, locales = (
-                    self.worker_config.limits_of(unit.assignment),
-                    archive.locales(exercise),
-                )
+                limits = self.worker_config.limits_of(unit.assignment)
+                locales = archive.locales(exercise)
                 return page(unit, notebook, saved, limits, locales)
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
