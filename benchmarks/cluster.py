@@ -255,9 +255,9 @@ def measured(options, name):
             return job, answer
 
     session = Session(course, course.exercises([name]), submitted)
-    session.isolate(True, False, out.print)
+    session.choose_sandbox(True, False, out.print)
     with session:
-        session.batch.backend = lambda: Noting(1, session.setting, session.place.pool)
+        session.batch.make_backend = lambda: Noting(1, session.worker_config, session.place.pool)
         for _ in session.run():
             pass
     # the first waits for the warm parent
@@ -282,7 +282,7 @@ def measure_writer(options, known):
         course, start = Course(root=ROOT, output_folder=fresh(options.work / "writer")), time.time()
         place = Replaying(f"local:{SIMULATED}", answers, share)
         session = Session(course, course.exercises([name]), submitted, place=place)
-        session.isolate(True, False, out.print)
+        session.choose_sandbox(True, False, out.print)
         begun, ended = {}, {}
         with session:
             for step, _, _ in session.run():

@@ -38,9 +38,9 @@ class Finding:
     it) or optional (it is absent, but only some work needs it).
     """
 
-    what: str
+    item: str
     state: str
-    found: str
+    value: str
     note: str
 
 

@@ -470,12 +470,14 @@ class Watch:
         exercise = Exercise(row.exercise, self.course.root)
         submission = self.folders.submission(row.name, row.student, exercise)
         unit = submission.read(replace(self.limits, **exercise.settings.limits))
-        if unit.digest == record.submission:  # it was graded before a kill, or its folder renamed
+        if (
+            unit.digest == record.submission_digest
+        ):  # it was graded before a kill, or its folder renamed
             graded = self.hand_ins.of_work(row.work, State.GRADED)
             return row.attempt and not any(
                 other.attempt and other.secret == row.secret for other in graded
             )
-        return not is_same_work(self.course, unit, record.submission)
+        return not is_same_work(self.course, unit, record.submission_digest)
 
     def _leave(self, row: HandInRow, state: State) -> None:
         """Let a hand-in be in a final state without a grade; what it was told before changes."""
@@ -522,7 +524,7 @@ class Watch:
             early=True,
             more=more,
         )
-        session.isolate(wanted=True, fall_back=False, warn=self._note)
+        session.choose_sandbox(wanted=True, fall_back=False, warn=self._note)
         session.warn = _raise_busy  # a batch does not wait for the gradebook: it is tried again
         with session:
             for step, record, _kept in session.run():

@@ -400,7 +400,7 @@ class Exercises:
         If it is `named` after an exercise, that is returned, unless its cells are clearly those of
         another one.
         """
-        return file_kinds.of_which(data, self._features, named)
+        return file_kinds.identify_exercise(data, self._features, named)
 
     @cached_property
     def _features(self) -> dict[str, file_kinds.Features]:

@@ -401,7 +401,7 @@ def test_a_shell_completes_commands_and_the_exercises_of_the_course(toy, tmp_pat
         (None, "1", [name for name in names if name.startswith("1")]),
         (tmp_path, "", []),
     ):
-        assert console._exercises(SimpleNamespace(params={"course": course}), begun) == completions
+        assert console._exercises(SimpleNamespace(params={"root": course}), begun) == completions
 
 
 @pytest.mark.slow

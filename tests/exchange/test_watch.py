@@ -1058,7 +1058,7 @@ def assert_each_is_answered_once(watched, hand_ins, students=4):
     assert all(hand_in.feedback() for hand_in in hand_ins)
     for student in range(students):
         record = record_of(watched.course, f"student{student}", "01-toy")
-        digests = [entry["submission"] for entry in record.history] + [record.submission]
+        digests = [entry["submission"] for entry in record.history] + [record.submission_digest]
         assert len(digests) == len(set(digests))  # none was graded twice
         newest = text_of(hand_ins[student - students].feedback())
         assert "You handed in a newer one" not in newest
@@ -1260,7 +1260,7 @@ def test_doctor_names_what_is_open_to_others_with_its_fix(watched, tmp_path):
     assert fixes() == {}
     course.root.chmod(0o755)
     unsafe = [one for one in doctor._shared(course.root) if one.state == "unsafe"]
-    assert f"{course.gradebook}: other users can read or change it" in [one.found for one in unsafe]
+    assert f"{course.gradebook}: other users can read or change it" in [one.value for one in unsafe]
 
 
 def test_nothing_is_unsafe_where_students_are_no_users(toy):

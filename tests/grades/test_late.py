@@ -18,7 +18,7 @@ from autograder.authoring.release import release
 from autograder.course import deadlines
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import late, records, report
-from autograder.grades.late import HandIn, PerDay
+from autograder.grades.late import LatenessFacts, PerDay
 
 DAY = late.DAY
 RULE = f"""
@@ -74,12 +74,12 @@ def course(tmp_path):
 
 def test_free_days_go_to_what_was_due_first_whatever_was_graded_first(course):
     due = datetime(2026, 1, 10)
-    hand_ins = [
-        HandIn("02-later", due + timedelta(days=9), due + timedelta(days=7)),
-        HandIn("01-toy", due + timedelta(days=2), due, timedelta(days=1)),
-        HandIn("03-undated", due, None),
+    all_facts = [
+        LatenessFacts("02-later", due + timedelta(days=9), due + timedelta(days=7)),
+        LatenessFacts("01-toy", due + timedelta(days=2), due, timedelta(days=1)),
+        LatenessFacts("03-undated", due, None),
     ]
-    by_student = late.Rule(course).deadlines_of(hand_ins)
+    by_student = late.Rule(course).deadlines_of(all_facts)
     assert by_student["01-toy"] == late.Deadline(
         "2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1
     )
@@ -98,7 +98,7 @@ def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
     toy = toy_course(tmp_path / "course", f"\n{rule}")
     course = Course(root=toy.root, output_folder=toy.root)
     deadlines.path_of(course).write_text(re.sub("02-scaling.*", "", dates), encoding="utf-8")
-    late_by = HandIn("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
+    late_by = LatenessFacts("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
     rule = late.Rule(course)
     assert rule.dates.due.keys() == {"01-toy"}
     assert (

@@ -357,7 +357,7 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
 
     monkeypatch.setattr(writer.gradebook.db, "commit", commit_and_drop)
     saved = writer.save("01-toy", "ada", outcome(3.0), None)
-    assert drops and saved.standing.score == 3.0 and saved == writer.saved("01-toy", "ada")
+    assert drops and saved.submission_score.score == 3.0 and saved == writer.saved("01-toy", "ada")
     rows = contents(writer.course.db_url)
     assert (
         len(rows["submitted_assignment"])
@@ -406,9 +406,9 @@ def test_the_name_of_a_grader_fits_into_application_name(monkeypatch):
 
 def test_a_row_that_the_database_refuses_stops_no_other(writer):
     # SQLite counts nothing
-    with pytest.raises(gradebook.Refused, match="value too long for type character varying"):
+    with pytest.raises(gradebook.GradeRefused, match="value too long for type character varying"):
         writer.save("01-toy", "x" * 140, outcome(3.0), None)
-    with pytest.raises(gradebook.Refused, match="NUL"):
+    with pytest.raises(gradebook.GradeRefused, match="NUL"):
         writer.save("01-toy", "ben", outcome(3.0), None, comment=lambda saved: "\0")
     writer.save("01-toy", "ada", outcome(3.0), None)
     assert set(scores(writer.course)) == {"ada"}

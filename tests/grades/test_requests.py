@@ -129,14 +129,14 @@ def test_a_notebook_of_an_older_release_has_no_requests():
 
 def test_an_earlier_comment_is_no_answer_to_a_new_request():
     saved = {"add": SavedCell(comment="Well done.")}
-    (new,) = requests.begun([Request("add", "add", "why")], [], saved)
+    (new,) = requests.with_earlier_comments([Request("add", "add", "why")], [], saved)
     assert new.before == "Well done." and new.with_reply(saved).open
     later = {"add": SavedCell(comment="Well done. You are right: 4 points.")}
     assert not new.with_reply(later).open
     # the same notebook, graded once more
-    (again,) = requests.begun([Request("add", "add", "why")], [new], later)
+    (again,) = requests.with_earlier_comments([Request("add", "add", "why")], [new], later)
     assert again.before == "Well done." and not again.with_reply(later).open
-    (other,) = requests.begun([Request("add", "add", "but why?")], [new], later)
+    (other,) = requests.with_earlier_comments([Request("add", "add", "but why?")], [new], later)
     assert other.with_reply(later).open
 
 

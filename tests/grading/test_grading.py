@@ -665,7 +665,7 @@ def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
         result,
         "exercises/01-toy/checking.zip and 1 more are missing. Run: python -m autograder release",
     )
-    assert doctor._exercises(course.root).found == "none"
+    assert doctor._exercises(course.root).value == "none"
 
 
 def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch):

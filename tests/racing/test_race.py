@@ -229,8 +229,8 @@ def test_a_race_changes_no_grade(raced, course):
 class Chosen(race.Contest):
     """A race of two, timed on a CPU, as if it were a GPU."""
 
-    def isolate(self):
-        super().isolate(True, lambda line: None)
+    def choose_sandbox(self):
+        super().choose_sandbox(True, lambda line: None)
         self.mode = laps.Mode("cpu", "float16", timed=True)
         self.entrants = [entrant for entrant in self.entrants if entrant.name in ("ada", "boris")]
 
@@ -242,7 +242,7 @@ def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     contest = Chosen(course, course.exercises([NAME])[0], course.submitted)
-    contest.isolate()
+    contest.choose_sandbox()
     (boris,) = [entrant for entrant in contest.entrants if entrant.name == "boris"]
     notebook = nbformat.reads(boris.unit.data.decode(), as_version=4)
     (cell,) = [

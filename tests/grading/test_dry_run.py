@@ -182,8 +182,8 @@ def test_a_new_submission_is_not_attributed_to_a_check():
         graded("ada", {"k": cell(0, a=Status.FAILED)}),
     )
     other = (
-        graded("ben", {"k": cell(0, a=Status.FAILED)}, submission="first"),
-        graded("ben", {"k": cell(4, a=Status.PASSED)}, submission="second"),
+        graded("ben", {"k": cell(0, a=Status.FAILED)}, submission_digest="first"),
+        graded("ben", {"k": cell(4, a=Status.PASSED)}, submission_digest="second"),
     )
     late = (graded("cem", {}), graded("cem", {}, score=-1.0, penalty=1.0))
     differences = [changes.Change(*pair) for pair in (same, other, late)]
