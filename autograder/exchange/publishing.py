@@ -132,6 +132,8 @@ class Publisher:
     def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
+            # A row that waits comes here only if the hourly limit holds it back: see
+            # `Watch._chosen`.
             return Answer(ANSWERS[row.state])
         paths = self.course.paths_of(row.student, row.exercise)
         try:
@@ -139,6 +141,7 @@ class Publisher:
         except OSError:  # it is being made
             return None
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
+            # If the page of this hand-in was published before, then that copy stays.
             return None if row.published else Answer(SUPERSEDED)
         due = self._due(row.student, row.exercise)
         if due and not self.may_see(row.student, row.exercise):
@@ -149,6 +152,7 @@ class Publisher:
         """Return the notebooks for which pages are published: the exercise's editions. If there is
         none, then it is the first notebook: a single one is graded under any name.
         """
+        # `feedback_name` could not encode any other name.
         valid = [name for name in row.notebooks if name == text.valid(name)]
         editions = [name for name in valid if edition_of(f"{name}.ipynb")[0] == row.exercise]
         released = 1 + len(Exercise(row.exercise, self.course.root).editions)
@@ -163,6 +167,7 @@ class Publisher:
             paths = self.course.paths_of(row.student, row.exercise)
             feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
+            # A page without these marks, such as the bare one, cannot be shown without its points.
             if points or notice.HERE in feedback:
                 with words.use(notice.language_of(feedback), archive.locales(exercise)):
                     return notice.with_notice(feedback, self._sentences(row, answer), points)
@@ -207,6 +212,7 @@ class Publisher:
             )
 
     def _moment(self, when: float) -> str:
+        # `Deadlines` keeps the file's time zone only as that of its dates.
         zone = next((date.tzinfo for date in self.deadlines.due.values()), UTC)
         return moment(datetime.fromtimestamp(when, zone).isoformat(timespec="seconds"))
 
@@ -214,7 +220,8 @@ class Publisher:
         """Write a page, all or nothing, which everyone who knows its name can read."""
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=FOLDER_MODE)
-            self.folder.chmod(FOLDER_MODE)  # whatever the umask is
+            # Only of a folder made here: nbgrader's own mode, or one that was chosen, stays.
+            self.folder.chmod(FOLDER_MODE)  # the umask may have taken something away
         path = self.folder / f"{name}.html"
         building = self.folder / f"{name}-tmp.html"  # as nbgrader names it
         try:

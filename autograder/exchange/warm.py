@@ -36,6 +36,7 @@ class WarmExecutor(LocalExecutor):
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Let the fork server load what workers need."""
+        # Workers that stay have loaded it already.
         if self._kept is None:
             super().begin(root, exercises)
 
@@ -53,6 +54,7 @@ class WarmExecutor(LocalExecutor):
         if self.pool and self._files == _files_of(self.setting):
             if _serves(self.setting, setting):
                 return
+            # Both: otherwise two exercises in turn would end each other's workers.
             imports = dict.fromkeys([*self.setting.imports, *setting.imports])
             setting = replace(setting, imports=tuple(imports))
         self.release()
@@ -105,6 +107,7 @@ class _Kept:
         return result
 
     def close(self) -> None:
+        # Their results would come in the next batch, which has no such jobs.
         if self.under_way:
             self.end()
 

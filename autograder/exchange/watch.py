@@ -128,10 +128,13 @@ class Watch:
         self._refused: list[HandInRow] = []
         self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
+        # Hand-ins of the batch that runs, and of those that did not end well: see `_batch_of`.
         self._failed: set[str] = set()
         self._exercises: set[str] = set()
-        self._turn, self._has_fault = 0, False
-        self._retry_at, self._pause = 0.0, FIRST_PAUSE
+        self._turn = 0
+        self._has_fault = False
+        self._retry_at = 0.0
+        self._pause = FIRST_PAUSE
         self._looked_at = self._answered_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
 
@@ -147,7 +150,9 @@ class Watch:
             )
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)
+            # Copies without a row: a watch was killed between the two, and these are taken again.
             self.folders.remove_others(row.name for row in waiting)
+            # Last in, first out: workers end before the database and the lock are let go.
             self._open.callback(self.executor.release)
             feedback = self.exchange / "feedback"
             self.publisher = Publisher(self.course, feedback, self.settings, self.hand_ins)
@@ -207,7 +212,8 @@ class Watch:
         for arrival in arrivals:
             if self.stopping:
                 return
-            is_first = arrival.rank == 0  # of its user: it is taken, whatever others hand in
+            # The first of each user is taken, whatever others hand in.
+            is_first = arrival.rank == 0
             is_within_limits = (
                 arrival.rank < MOST_AT_ONCE
                 and bytes_of[arrival.user] < MOST_BYTES
@@ -271,6 +277,7 @@ class Watch:
             notebooks=hand_in.notebooks,
             note=hand_in.note,
         )
+        # Those of the running batch are graded anyway, and their copies have been moved.
         waiting = [
             each
             for each in self.hand_ins.of_work(row.work, State.WAITING)
@@ -278,6 +285,7 @@ class Watch:
         ]
         is_newest = all(each.arrived <= row.arrived for each in waiting)
         if is_newest:
+            # Before the row is kept: a copy without a row is removed at the next start.
             self.folders.write(hand_in)
         self.hand_ins.keep(row if is_newest else replace(row, state=State.SUPERSEDED))
         extra = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
@@ -307,6 +315,7 @@ class Watch:
         )
         with contextlib.suppress(HandInRefused):
             entry = Entry.parse(name)
+            # Without them if the name itself is what is refused.
             row = replace(row, student=entry.student, exercise=text.name(entry.exercise))
         self._refused.append(row)
         self._delays.remove(row.name)
@@ -362,8 +371,11 @@ class Watch:
         """
         fresh = [row for row in rows if row.name not in self._failed]
         if fresh or not rows:
-            first = {row.student: row for row in reversed(fresh)}
-            return [row for row in fresh if first[row.student] is row][:MOST_IN_BATCH]
+            first_of: dict[str, HandInRow] = {}
+            for row in fresh:
+                first_of.setdefault(row.student, row)
+            return list(first_of.values())[:MOST_IN_BATCH]
+        # Each in its turn: the first one may never succeed.
         self._turn += 1
         return [rows[self._turn % len(rows)]]
 
@@ -383,6 +395,7 @@ class Watch:
         is_time = JOIN_AFTER <= seconds <= JOIN_FOR
         if free_workers <= 0 or not is_time or self.stopping or self._has_fault:
             return []
+        # These have a hand-in under way; a finished one is no longer in this state.
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
         gradable = [
             row
@@ -393,6 +406,7 @@ class Watch:
             and self._left_this_hour(row.student) > 0
         ]
         others = [row for row in gradable if row.exercise not in self._exercises]
+        # The batch has to end for these: its workers do not have their exercises.
         if any(time.time() - row.arrived > MOST_WAIT for row in others):
             return []
         joining = [row for row in gradable if row.exercise in self._exercises]
@@ -403,7 +417,10 @@ class Watch:
     def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
         """Return the exercises of a batch and those of recent hand-ins, which may join it."""
         released = {
-            exercise.name for exercise in self.course.released() if exercise.archive.exists()
+            # `exercises` below would refuse all for one without its archive.
+            exercise.name
+            for exercise in self.course.released()
+            if exercise.archive.exists()
         }
         recent = self.hand_ins.exercises(time.time() - RECENT)
         self._exercises = recent & released | {row.exercise for row in batch}
@@ -425,7 +442,8 @@ class Watch:
                 return False
             if not self._delays.is_due(row.name):
                 return False
-            is_limited = False  # also if the program fails on it: that is no fault of the student
+            # It stays so if the program fails on the hand-in: that is no fault of the student.
+            is_limited = False
             with self._skipping(row.name):
                 is_limited = self._is_new_work(row)
             return is_limited
@@ -454,6 +472,7 @@ class Watch:
         if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
             self._leave(row, State.SUPERSEDED)
             return []
+        # Before it is graded: after that, its own record makes it look like work done before.
         row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
         self.folders.place(row.name, row.student, row.exercise)
         if self.folders.submission_folder(row.student, row.exercise).exists():
@@ -472,6 +491,8 @@ class Watch:
         unit = submission.read(replace(self.limits, **exercise.settings.limits))
         if unit.digest == record.submission:  # it was graded before a kill, or its folder renamed
             graded = self.hand_ins.of_work(row.work, State.GRADED)
+            # `attempt` is what `_place` noted before the kill. A renamed hand-in has the same
+            # secret, and counted under its other name.
             return row.attempt and not any(
                 other.attempt and other.secret == row.secret for other in graded
             )
@@ -565,6 +586,7 @@ class Watch:
         with self._trouble("feedback"):
             rows = self.hand_ins.unanswered()
             if time.monotonic() >= self._pages_at:
+                # Set before the work: if that fails, it is not tried again each second.
                 self._pages_at = time.monotonic() + PAGES_EVERY
                 self.publisher.read_dates()
                 rows += self.hand_ins.newest_graded()
@@ -607,6 +629,7 @@ class Watch:
         if now or time.monotonic() >= self._scores_at:
             self._scores_at = time.monotonic() + SCORES_EVERY
             with self._trouble("scores"):
+                # Only here: it needs packages of the extra `hub`.
                 lti = importlib.import_module("autograder.school.lti")
                 for line in lti.send_pending(self.course):
                     self.say("scores", note=line)
