@@ -239,6 +239,7 @@ class _KeeperUsage:
             usage: dict[str, Any] = json.loads(answer or b'{"ended": "gone"}')
         except (OSError, ValueError):
             usage = {"ended": "gone"}
+        # A keeper says it once, and is gone.
         if "ended" in usage:
             self.last = usage
         return usage
@@ -276,6 +277,7 @@ class UnsandboxedGuests:
         try:
             connection, _ = listener.accept()
             connection.settimeout(10)
+            # Any program of this machine can connect to the port: only the guest knows the token.
             if connection.recv(len(started.token), socket.MSG_WAITALL) != started.token:
                 raise RuntimeError("another program answered instead of the guest")
         except OSError as error:
@@ -363,6 +365,7 @@ def _end_tree(process: subprocess.Popen[bytes], folder: str) -> None:
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
+    # The rest of its group: a process whose parent has ended is no child of it any more.
     if os.name == "posix":
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
