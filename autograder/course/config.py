@@ -55,8 +55,8 @@ def edition_of(name: str) -> tuple[str, str]:
 
 
 PASSWORDS = (
-    # A password may have an @: up to the last one before a space. Without `://`, too: drivers name
-    # an address so in their errors.
+    # A password may have an @, so up to the last one before a space. The scheme may be missing in
+    # what someone typed.
     re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"),
     re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"),
 )

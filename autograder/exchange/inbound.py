@@ -181,7 +181,7 @@ class HandIn:
     @property
     def notebooks(self) -> list[str]:
         """The names of its notebooks without `.ipynb`: nbgrader looks for feedback on each."""
-        return _without_ending(path for path in self.files if "/" not in path)
+        return _notebook_names(path for path in self.files if "/" not in path)
 
     def write(self, folder: Path, stamp_format: str) -> None:
         """Write its files into a new folder, with its time and its secret, as nbgrader has them.
@@ -203,7 +203,7 @@ class HandIn:
                 os.utime(path, ns=(self.modified[relative], self.modified[relative]))
 
 
-def _without_ending(names: Iterable[str]) -> list[str]:
+def _notebook_names(names: Iterable[str]) -> list[str]:
     """Return the names of the notebooks among these files, without `.ipynb`, in order."""
     # nbgrader's *Fetch Feedback* looks for `.ipynb` alone, not for the other endings of a notebook.
     notebooks = [name for name in names if name.endswith(".ipynb") and is_notebook(name)]
@@ -374,7 +374,7 @@ class _Reader:
             self.secret = self.secret or self._secret(folder)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in itertools.islice(entries, MOST_LISTED)]
-        return self.secret, _without_ending(names)[:MOST_NOTEBOOKS]
+        return self.secret, _notebook_names(names)[:MOST_NOTEBOOKS]
 
     def _secret(self, folder: int) -> str:
         data = self._contents(folder, SECRET, SECRET, MOST_SECRET).decode("ascii", "replace")
@@ -398,6 +398,8 @@ class _Reader:
             raise HandInRefused(f"{shown} is {_kind(state)}")
         if state.st_uid != self.uid:
             raise HandInRefused(f"{shown} belongs to another user")
+        # Any user may write to a complete folder, and could link another file of this student into
+        # it.
         if not is_folder and state.st_nlink != 1:
             raise HandInRefused(f"{shown} is a hard link to another file")
 

@@ -103,7 +103,7 @@ class Publisher:
         answer = self._answer(row) if row.secret else None
         if answer is None or answer.version == row.published:
             return row
-        for name in self._published(row):
+        for name in self._published_notebooks(row):
             page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
             self._write(feedback_name(row.secret, name), page)
         return self.hand_ins.keep(replace(row, published=answer.version))
@@ -111,6 +111,7 @@ class Publisher:
     def read_dates(self) -> None:
         """Read the due dates and extensions again if their file has changed."""
         try:
+            # Before the file is read: a change in between then shows at the next look.
             state = deadlines.path_of(self.course).stat()
         except FileNotFoundError:
             self.deadlines = Deadlines()
@@ -148,7 +149,7 @@ class Publisher:
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
 
-    def _published(self, row: HandInRow) -> list[str]:
+    def _published_notebooks(self, row: HandInRow) -> list[str]:
         """Return the notebooks for which pages are published: the exercise's editions. If there is
         none, then it is the first notebook: a single one is graded under any name.
         """

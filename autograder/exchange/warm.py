@@ -129,5 +129,6 @@ def _files_of(setting: WorkerConfig) -> tuple[tuple[str, int, int], ...]:
     """Return what changes when one of a setting's exercises is released again."""
     exercises = [Exercise(name, Path(setting.root)) for name in setting.exercises]
     paths = [path for exercise in exercises for path in sorted(exercise.released.rglob("*"))]
+    # If a release removes one at this moment, the watch waits and tries again: see its TROUBLES.
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
     return tuple((path, state.st_mtime_ns, state.st_size) for path, state in states)

@@ -272,6 +272,7 @@ class Watch:
             entry.key,
             entry.student,
             entry.exercise,
+            # The time that counts, which may be the one in the name.
             arrived=hand_in.submitted.timestamp(),
             secret=hand_in.secret,
             notebooks=hand_in.notebooks,
@@ -648,7 +649,7 @@ class Watch:
             self._notes.add(line)
             self.say("note", note=line)
 
-    def _wait(self, part: str, line: str) -> None:
+    def _say_that_it_waits(self, part: str, line: str) -> None:
         if self._troubles.get(part) != line:
             self._troubles[part] = line
             self.say("waits", note=line)
@@ -679,10 +680,10 @@ class Watch:
         except TROUBLES as error:
             named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._wait(part, f"{reason}{named}")
+            self._say_that_it_waits(part, f"{reason}{named}")
         except Exception as error:
             traceback.print_exc()
-            self._wait(part, f"{type(error).__name__}: {error}")
+            self._say_that_it_waits(part, f"{type(error).__name__}: {error}")
         else:
             if self._troubles.pop(part, None):
                 self.say("goes on", note=f"{part}: in order again")

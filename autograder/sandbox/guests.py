@@ -52,7 +52,7 @@ class Guests(Protocol):
         """End what was started."""
 
 
-def _not_spent(budget: Budget | None) -> None:
+def _check_not_spent(budget: Budget | None) -> None:
     """Raise `Ended` instead of starting a guest for a submission that has used up what it may."""
     beyond = budget.spent() if budget is not None else None
     if beyond:
@@ -185,7 +185,7 @@ class Channel:
 
         Raise `Ended` if its budget is spent.
         """
-        _not_spent(budget)
+        _check_not_spent(budget)
         limits = budget.limits if budget is not None else self.limits
         ours, theirs = socket.socketpair()
         control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -269,7 +269,7 @@ class UnsandboxedGuests:
 
     def guest(self, budget: Budget | None = None) -> Guest:
         """Return a new `Guest`; raise `Ended` if its budget is spent."""
-        _not_spent(budget)
+        _check_not_spent(budget)
         started = self._running or self._started()
         self._running = None
         listener, process = started.listener, started.process

@@ -174,7 +174,7 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
         lines.append(Line([_cell(value) for value in cells], [grade]))
     columns = [sheet.column(name) for name in (NUMBERS if anonymous else (*NUMBERS, *PEOPLE))]
     exported = Exported(sheet.headings, lines, [key], [points], missing=missing)
-    return _columns(exported, sorted(at for at in columns if at >= 0))
+    return _with_columns(exported, sorted(at for at in columns if at >= 0))
 
 
 def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bool) -> Exported:
@@ -366,7 +366,7 @@ def _check_points(points_there: str, grade: Grade, exercise: str, assignment: st
             )
 
 
-def _columns(exported: Exported, columns: list[int]) -> Exported:
+def _with_columns(exported: Exported, columns: list[int]) -> Exported:
     """Return an export with only some of its columns."""
     lines = [Line([line.cells[at] for at in columns], line.grades) for line in exported.lines]
     headings = [exported.headings[at] for at in columns]
