@@ -120,7 +120,6 @@ def call_of(cell: Cell) -> CheckCall | None:
     last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
     if not isinstance(last, ast.Call) or ast.unparse(last.func) != "checks.run" or not last.args:
         return None
-    # The points may be given by position or by name.
     arguments = last.args[1:2] + [word.value for word in last.keywords if word.arg == "points"]
     subject = _literal(last.args[0])
     points = _literal(arguments[0]) if arguments else None

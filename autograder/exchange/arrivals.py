@@ -65,7 +65,7 @@ class Arrivals:
         owner_of: Callable[[int], str] | None,
     ):
         self.is_known, self.is_due = is_known, is_due
-        # Kept, because each entry of each look asks for it. Only turns depend on it: `inbound.read`
+        # Kept, because one look after another asks for it. Only turns depend on it: `inbound.read`
         # asks the system again.
         self._owner = functools.lru_cache(10_000)(owner_of) if owner_of else None
         # By file name: an entry that was taken long ago then costs a look neither a stat nor a key.

@@ -343,7 +343,6 @@ class _Reader:
         self.modified: dict[str, int] = {}
         self.latest_ctime = 0
         self.entry_count = 0
-        # Of all notebooks together.
         self.notebook_bytes = self.limits.notebook_mb * 1_000_000 * 2
         self.other_bytes = self.limits.beside_mb * 1_000_000
 

@@ -630,7 +630,6 @@ class Watch:
         if now or time.monotonic() >= self._scores_at:
             self._scores_at = time.monotonic() + SCORES_EVERY
             with self._trouble("scores"):
-                # Only here: it needs packages of the extra `hub`.
                 lti = importlib.import_module("autograder.school.lti")
                 for line in lti.send_pending(self.course):
                     self.say("scores", note=line)
