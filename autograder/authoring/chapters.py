@@ -139,6 +139,7 @@ class Chapter:
         """Yield the rows of a section's table below its head, each with the number of its line."""
         first, lines = self.sections.get(heading, (0, []))
         rows = [(number, line) for number, line in enumerate(lines, first) if line.startswith("|")]
+        # Without the table's headings and the line below them.
         yield from rows[2:]
 
     def listing(self) -> Iterator[str]:
@@ -228,6 +229,7 @@ def read(root: Path) -> dict[str, Chapter]:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise UserError(f"{where} is not UTF-8: {error}.") from None
+        # Without a head, `end` is 0, and `_head` refuses what is then empty.
         end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else 0
         chapter = Chapter(
             name, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
@@ -247,6 +249,7 @@ def _head(where: str, lines: list[str]) -> dict[str, Any]:
     try:
         row = yaml.safe_load("\n".join(lines))
     except yaml.MarkedYAMLError as error:
+        # YAML counts from 0, and does not have the first line of the file, `---`.
         line = error.problem_mark.line + 2 if error.problem_mark else 1
         raise UserError(f"{where}:{line}: this is not YAML: {error.problem}.") from None
     fits = isinstance(row, dict) and row.keys() == HEAD.keys()
@@ -263,7 +266,8 @@ def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, 
     body: list[str] = []
     code = False
     for number, line in enumerate(lines[first:], first + 1):
-        code ^= line.startswith("```")
+        if line.startswith("```"):
+            code = not code
         if line.startswith("## ") and not code:
             heading = line[3:].strip()
             if heading not in SECTIONS or heading in sections:
@@ -271,7 +275,8 @@ def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, 
                     f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, "
                     "and each comes once."
                 )
-            sections[heading] = number + 1, (body := [])
+            body = []
+            sections[heading] = number + 1, body
         elif sections:
             body.append(line)
         elif line.strip():
@@ -300,6 +305,7 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
                     "number there, below Also in."
                 )
             rows[name] = row
+    # A10 comes after A9.
     return dict(sorted(rows.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
 
 
@@ -331,7 +337,8 @@ def stale(root: Path) -> dict[str, str]:
 
     A file that does not exist, or lacks the two marks, has no such list.
     """
-    chapter_list, corrected = read(root).values(), {}
+    chapter_list = read(root).values()
+    corrected = {}
     for name, entry in LISTS.items():
         text = (root / name).read_text(encoding="utf-8") if (root / name).exists() else ""
         generated = MADE.search(text)

@@ -53,7 +53,9 @@ def listed(
     """Yield the results of the wrong answers that an exercise lists for these functions."""
     exercise = loader.load(folder)
     for subject in exercise.subjects:
-        for answer in exercise.suite.listed("wrong_for", subject) if subject in subjects else ():
+        if subject not in subjects:
+            continue
+        for answer in exercise.suite.listed("wrong_for", subject):
             define = functools.partial(copy.copy, answer)  # a function is its own copy
             yield _drawn(exercise, subject, answer.__name__, define, seeds, with_causes)
 

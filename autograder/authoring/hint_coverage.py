@@ -47,6 +47,7 @@ class Feedback:
 
 def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feedback]:
     """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
+    # Each answer is compared with all others, so without this each would run many times.
     remembered = functools.cache(attempt)
     # The names of relations, by the message of the first one.
     relations_by_message: dict[str, tuple[str, ...]] = {}
@@ -67,6 +68,7 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feed
         report = exercise.suite.examine(
             subject, wrong, seed=seed, run_attempt=remembered, diagnosis=diagnosis
         )
+        # There is one: `release` refuses a listed wrong answer that passes all checks.
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
             astray = _is_astray(exercise, subject, wrong, result)

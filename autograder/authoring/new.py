@@ -59,10 +59,12 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
             f"{name}: the next chapter has the number {number:02}. For only an exercise, use "
             "--exercise-only."
         )
+    # After all that can be refused: a chapter is made as a whole.
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return list(texts), [root / list_ for list_ in chapters.write(root)] if has_chapter else []
+    changed = [root / listed for listed in chapters.write(root)] if has_chapter else []
+    return list(texts), changed
 
 
 def _words(name: str) -> dict[str, str]:

@@ -54,6 +54,7 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     packages.add_to(notebook, course.packages_of(exercise))
     regrade.add_to(notebook, exercise.name)
     nbformat.write(notebook, exercise.solution / f"{exercise.name}.ipynb")
+    # Before nbgrader, which copies it with the other files of the folder.
     archive.write(exercise.solution)
     # nbgrader also writes the exercise into it: it must be this course's
     with gradebook.opened(course):
@@ -69,6 +70,7 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
         reason = outcome["error"].strip().splitlines()[-1]
         raise UserError(f"nbgrader could not release {exercise.name}: {reason}")
     built = course.root / building / exercise.name
+    # Only now: all that nbgrader can refuse has been done.
     shutil.rmtree(into, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
     # Never the record, even if nbgrader's configuration does not ignore it: it names wrong answers.

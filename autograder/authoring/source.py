@@ -52,6 +52,7 @@ def read(path: Path) -> Notebook:
     text = _text(path)
     notebook: Notebook = jupytext.reads(text, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
+    # The first version whose cells have ids.
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     taken: set[str] = set()
     for cell, line in zip(notebook.cells, lines(text, notebook), strict=True):
@@ -63,6 +64,7 @@ def read(path: Path) -> Notebook:
             raise UserError(f"{at(path, line)}: {fault}.")
         cell.metadata = nbformat.from_dict(_metadata(cell, title))
         cell.id = title or "cell-" + hashlib.sha256(cell.source.encode()).hexdigest()[:10]
+        # Cells without a title may have the same text; an id comes once in a notebook.
         while cell.id in taken:
             cell.id += "x"
         taken.add(cell.id)
@@ -101,7 +103,8 @@ def _text(path: Path) -> str:
 
 def _fault(cell: Cell, title: str) -> str:
     """Return what is wrong with a cell, and the fix, or an empty string."""
-    options, call = dict(cell.metadata), call_of(cell)
+    options = dict(cell.metadata)
+    call = call_of(cell)
     strange = [name for name in options if name not in OPTIONS]
     if strange:
         return (
@@ -128,6 +131,7 @@ def _fault(cell: Cell, title: str) -> str:
     if call is not None and "points" in options:
         return f"{title!r} has points twice; keep only those in checks.run(...)"
     points = call.points if call is not None else options.get("points", 0)
+    # True is an int to Python.
     if isinstance(points, bool) or not isinstance(points, (int, float)) or points < 0:
         where = "checks.run(...)" if call else "the first line"
         return f"{title!r} needs its points as a number in {where}, such as points=4"

@@ -62,6 +62,7 @@ def answers(name: str) -> list[Unseen]:
     path = FOLDER / f"{name}.py"
     parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
     written: list[Unseen] = []
+    # `split` gives the text before the first head, and then four parts for each answer.
     for kind, subject, about, cell in zip(*(parts[at::4] for at in range(1, 5)), strict=True):
         cell = cell.strip()
         if cell.startswith(AS):

@@ -41,6 +41,7 @@ def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
     """
     if not exercises:
         return
+    # Not a fork: `fault` sets variables that modules read when they are imported.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(len(exercises), cores.count()), mp_context=spawn) as pool:
         # The later ones take longest, and begin first: no core is left with one at the end.
@@ -79,6 +80,7 @@ def fault(folder: Path) -> str:
 def _verify(folder: Path) -> None:
     from autograder.authoring import answer_trials, syntax, verified
 
+    # First, so that a file which is changed during the run does not count as verified.
     state = verified.state(folder)
     settings = Settings.read(folder)
     for name in [*MODULES, *(name for name in FURTHER if (folder / name).exists())]:
@@ -184,7 +186,8 @@ def _checked_by_cells(
     from autograder.authoring import source
     from autograder.course.cells import call_of, is_check
 
-    subjects, run = exercise.subjects, set[str]()
+    subjects = exercise.subjects
+    run: set[str] = set()
     for cell, line in cells:
         call = call_of(cell) if is_check(cell) else None
         if call and call.subject not in subjects:
@@ -198,7 +201,8 @@ def _checked_by_cells(
                 f"get it complete; put the part that they write between {source.BEGIN} and "
                 f"{source.END}."
             )
-        run |= {call.subject} if call else set()
+        if call:
+            run.add(call.subject)
     return run
 
 
@@ -325,7 +329,8 @@ class _Author:
     """The place where an author's solution is checked: the notebook's text, run as a script."""
 
     def __init__(self, suite: Any, seeds: Sequence[int]):
-        self.suite, self.names = suite, {"__name__": "__main__"}
+        self.suite = suite
+        self.names = {"__name__": "__main__"}
         self.seed, *self.others = seeds
 
     def lookup(self, name: str) -> Any:

@@ -25,18 +25,19 @@ An exercise without specifications has none.
 RUNTIME = Path(checking.__file__).parent
 LOCALES = "checking/locale/"
 """Where the catalogs of other languages are in an archive."""
+# The first time that a zip can have; that of its files would make other bytes each time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources(solution: Path) -> dict[str, bytes]:
     """Return the contents of the archive of the exercise in an author's folder: bytes by name."""
-    files = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
+    present = [solution / name for name in MODULES if (solution / name).exists()]
+    contents = {path.name: path.read_bytes() for path in present}
     root, name = solution.parent.parent, solution.name
     for language in catalogs.languages(root):
-        files[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogs.of_feedback(
-            root, language, name
-        )
-    return {**files, **runtime()}
+        catalog = catalogs.of_feedback(root, language, name)
+        contents[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalog
+    return {**contents, **runtime()}
 
 
 def runtime() -> dict[str, bytes]:
@@ -57,6 +58,7 @@ def write(solution: Path) -> Path:
     ):
         for name, data in contents.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
+            # The upper half is the Unix mode.
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
@@ -74,9 +76,11 @@ def locales(exercise: Exercise) -> zipfile.Path | None:
     return _locales(exercise.archive, stat.st_mtime_ns, stat.st_size)
 
 
+# The last two arguments, here and below, only let the cache notice another file.
 @lru_cache(50)
 def _locales(path: Path, _changed: int, _size: int) -> zipfile.Path | None:
     try:
+        # In memory, because it is kept: an open file would stay open.
         return zipfile.Path(zipfile.ZipFile(io.BytesIO(path.read_bytes())), LOCALES)
     except (OSError, zipfile.BadZipFile):
         return None
@@ -112,6 +116,7 @@ def read(path: Path) -> dict[str, bytes]:
         If it does not exist, or is not an archive.
     """
     stat = path.stat()
+    # A copy, because the kept one is for all callers.
     return dict(_read(path, stat.st_mtime_ns, stat.st_size))
 
 

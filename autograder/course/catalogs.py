@@ -23,6 +23,8 @@ EXERCISES, FEEDBACK = "exercises", "feedback"
 SHARED, ENGINE, GRADER = "shared", "autograder", "grader"
 Text: TypeAlias = str | tuple[str, ...]
 """A message's msgid, or the two of one that counts: for one, and for many."""
+# Instead of now, which babel would write into a catalog: then the same texts would make other
+# bytes.
 _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 
 
@@ -39,6 +41,7 @@ def path_of(root: Path, language: str, name: str) -> Path:
 def of_texts(root: Path, language: str, exercise: str) -> dict[str, str]:
     """Return the translations of an exercise's text cells: none if it has no catalog yet."""
     translations = _translations(path_of(root, language, f"{EXERCISES}/{exercise}"), language)
+    # The shared texts alone make no translated notebook.
     if not translations:
         return {}
     shared = _translations(path_of(root, language, f"{EXERCISES}/{SHARED}"), language)
@@ -109,10 +112,13 @@ def _read(path: Path, language: str, _changed: int, _size: int) -> dict[Text, Te
         raise UserError(f"{path} is not a valid catalog: {error}.") from None
     translations: dict[Text, Text] = {}
     for message in catalog:
-        text, translation = (
-            part if isinstance(part, str) else tuple(part or ())
-            for part in (message.id, message.string)
-        )
+        text, translation = _forms(message.id), _forms(message.string)
+        # Of a message that counts, each form must be translated: `all` is about these, not letters.
         if text and translation and all(translation) and not message.fuzzy:
             translations[text] = translation
     return translations
+
+
+def _forms(part: str | Iterable[str] | None) -> Text:
+    """Return a text or its translation, as a tuple for one that counts."""
+    return part if isinstance(part, str) else tuple(part or ())

@@ -55,6 +55,8 @@ def edition_of(name: str) -> tuple[str, str]:
 
 
 PASSWORDS = (
+    # A password may have an @, so up to the last one before a space. The scheme may be missing in
+    # what someone typed.
     re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"),
     re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"),
 )
@@ -63,8 +65,13 @@ PASSWORDS = (
 def masked(url: str) -> str:
     """Return a text with URLs in it, or a single URL, without the passwords."""
     for password in PASSWORDS:
-        url = password.sub(lambda match: f"{match[1]}***{'@' * match[0].endswith('@')}", url)
+        url = password.sub(_starred, url)
     return url
+
+
+def _starred(match: re.Match[str]) -> str:
+    end = "@" if match[0].endswith("@") else ""
+    return f"{match[1]}***{end}"
 
 
 class UserError(Exception):
@@ -205,7 +212,9 @@ def check_setting(
             f"{named} has {within}{key}, but there is no such key. {hint}The keys are: "
             f"{', '.join(kinds)}."
         )
+    # Not `isinstance`: true is no whole number, although a bool is an int.
     right = type(value) is kinds[key] or (kinds[key] is float and type(value) is int)
+    # `not value > 0`, because TOML has `nan`, which is no limit either.
     if not right or (kinds[key] in (int, float) and not value > 0):
         above = " above 0" if kinds[key] in (int, float) else ""
         raise UserError(
@@ -281,6 +290,7 @@ class Exercise:
         """
         try:
             text = (self.released / "checks.py").read_text(encoding="utf-8")
+            # Most checks need nothing, and parsing takes time.
             nodes = list(ast.walk(ast.parse(text))) if " on=" in text else []
         except (OSError, SyntaxError, UnicodeDecodeError):  # loading it gives a better message
             return ()
@@ -347,6 +357,7 @@ class Course:
 
     def __post_init__(self) -> None:
         if self.output_folder == Path():
+            # The class is frozen, and this default depends on another field.
             object.__setattr__(self, "output_folder", self.root)
 
     @cached_property
@@ -439,6 +450,7 @@ class Course:
     @cached_property
     def config(self) -> Config:
         """nbgrader's configuration of this course, as `nbgrader_config.py` gives it."""
+        # A copy, because `db_url` reads what the file says.
         config = copy.deepcopy(self._configured)
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.db_url = self.db_url
@@ -491,7 +503,10 @@ class Course:
         """
         known = [exercise.name for exercise in self.released()]
         written = _folders(self.root.glob("solutions/*/*.py"))
-        for name in names or (() if known else written):
+        wanted = names
+        if not names and not known:  # nothing at all is released: say so of the first one
+            wanted = written
+        for name in wanted:
             if name in written and name not in known:
                 raise UserError(
                     f"{name} is not released yet. Run: python -m autograder release {name}"
@@ -548,6 +563,7 @@ def _line_of(error: Exception) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).name == CONFIG
     ]
+    # The last one is the innermost: what the configuration called is in other files.
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
     return f", line {line}" if line else ""
 
@@ -556,6 +572,7 @@ def check_limits(config: Config) -> None:
     """Raise `UserError` unless the limits in a configuration exist, have the right type and are
     above 0.
     """
+    # traitlets ignores a section that it does not know, without a word.
     for section in difflib.get_close_matches("Limits", config, cutoff=0.8):
         if section != "Limits":
             raise UserError(

@@ -21,10 +21,12 @@ def shared_out(jobs: int) -> list[int | None]:
     """Return a core for each of so many jobs, at least one; where cores would be left over,
     None: any.
     """
-    each = usable()
-    return [
-        each[number % len(each)] if len(each) <= jobs else None for number in range(max(jobs, 1))
-    ]
+    cores = usable()
+    wanted = max(jobs, 1)
+    # With fewer jobs than cores, the system can move a job to a core that is free.
+    if len(cores) > jobs:
+        return [None] * wanted
+    return [cores[number % len(cores)] for number in range(wanted)]
 
 
 def keep_to(core: int) -> None:

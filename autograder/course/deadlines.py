@@ -132,6 +132,7 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     entry = {"student": student, "exercise": exercise, "time": time.strip(), "reason": reason}
     lines = [f"{name} = {_quoted(value)}" for name, value in entry.items()]
     path = path_of(course)
+    # The file is there, because it has the due date. What people wrote in it stays as it is.
     before = path.read_text(encoding="utf-8").rstrip()
     files.write(path, "\n".join([before, "", "[[extension]]", *lines, ""]))
     return due + more
@@ -161,6 +162,7 @@ def _check_exercises(course: Course, names: Iterable[str], where: str = "") -> N
 
 def _moment(name: str, when: Any, zone: tzinfo | None) -> datetime:
     """Return a due date with its time zone; a day without a time means the end of that day."""
+    # A `datetime` is a `date` as well.
     if isinstance(when, date) and not isinstance(when, datetime):
         when = datetime.combine(when, END_OF_DAY)
     if not isinstance(when, datetime):

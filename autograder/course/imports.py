@@ -52,6 +52,7 @@ def is_installed(module: str) -> bool:
     """
     first, *parts = module.split(".")
     try:
+        # Part by part: `find_spec` of a name with dots imports all but the last.
         spec = importlib.util.find_spec(first)
         for depth in range(1, len(parts) + 1):
             if spec is None or spec.submodule_search_locations is None:
@@ -90,5 +91,6 @@ def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
+        # A relative import may have no module.
         names = [node.module or ""]
     return [] if any(name.partition(".")[0] in OURS for name in names) else names

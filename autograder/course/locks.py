@@ -19,6 +19,7 @@ ANOTHER = "another process"
 
 GRADEBOOK = 1635020142
 """The number of PostgreSQL's advisory lock; any that no other program takes in this database."""
+# PostgreSQL shows the halves of a lock's number in the first two columns, and 1 in the third.
 HOLDER = f"""
     SELECT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
     WHERE locktype = 'advisory' AND granted AND (classid, objid, objsubid) = (0, {GRADEBOOK}, 1)
@@ -65,10 +66,12 @@ def lock(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
         waiting(_holder(path))
         file_lock.acquire()
     try:
+        # Into the file itself: a new one in its place would not be locked.
         with contextlib.suppress(OSError):  # Windows does not let anyone write to a locked file
             path.write_text(me(), encoding="utf-8")
         yield
     finally:
+        # Before it is free: after that, the name could be that of the next holder.
         with contextlib.suppress(OSError):
             path.write_text("", encoding="utf-8")
         file_lock.release()
@@ -119,6 +122,7 @@ class OnServer:
         warned = False
         while not self._value(connection, f"SELECT pg_try_advisory_lock({GRADEBOOK})"):
             holder = self._value(connection, HOLDER) or ANOTHER
+            # Grades may have changed since, so waiting for it would not do.
             if self.had:
                 raise Locked(holder)
             if not warned:
@@ -133,5 +137,6 @@ class OnServer:
         with contextlib.closing(connection.cursor()) as cursor:
             cursor.execute(query)
             row = cursor.fetchone()
+        # The lock belongs to the connection: it stays.
         connection.commit()
         return row[0] if row else None

@@ -38,6 +38,7 @@ def course_secret(course: Course) -> str:
     path = course.secret
     if not path.exists() or not path.read_text().strip():
         with files.replaced(path) as building:
+            # Before anything is in it.
             building.touch(mode=0o600)
             building.write_text(secrets.token_hex(32) + "\n")
     return path.read_text().strip()
@@ -45,6 +46,7 @@ def course_secret(course: Course) -> str:
 
 def seed_for(secret: str, purpose: str, digest: str) -> int:
     """Return a seed: the same for the same purpose and hand-in, unknown to who handed it in."""
+    # Neither names nor digests have a zero byte: no two pairs make the same text.
     mac = hmac.new(secret.encode(), f"{purpose}\0{digest}".encode(), hashlib.sha256)
     return int.from_bytes(mac.digest()[: BITS // 8], "big")
 
@@ -133,6 +135,7 @@ class Seeds:
         """Write the key of an exercise into the file of public keys; from then on, submissions
         draw from another.
         """
+        # Only because it refuses a secret that can be guessed.
         self.commitment(exercise)
         self.revealed[exercise] = self.key(exercise)
         keys = json.dumps(self.revealed, indent=1, sort_keys=True)

@@ -20,4 +20,5 @@ def begin() -> None:
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)  # with torch loaded, the last searches take half a second
+    # None lets an import of it fail, as if it were not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -52,6 +52,7 @@ class WatchSettings:
         configured = dict(config.Watch)
         kinds: dict[str, type] = {each.name: type(each.default) for each in dataclasses.fields(cls)}
         for name, value in configured.items():
+            # `check_setting` wants more than 0. False is equal to 0, and stays wrong.
             if name in ("attempts", "per_hour") and value == 0 and type(value) is int:
                 continue
             check_setting(CONFIG, name, value, kinds, within="c.Watch.")

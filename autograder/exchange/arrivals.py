@@ -65,7 +65,10 @@ class Arrivals:
         owner_of: Callable[[int], str] | None,
     ):
         self.is_known, self.is_due = is_known, is_due
+        # Kept, because one look after another asks for it. Only turns depend on it: `inbound.read`
+        # asks the system again.
         self._owner = functools.lru_cache(10_000)(owner_of) if owner_of else None
+        # By file name: an entry that was taken long ago then costs a look neither a stat nor a key.
         self._known: set[str] = set()
         self._non_hand_ins: set[str] = set()
         self._seen: dict[str, Arrival] = {}
@@ -120,6 +123,7 @@ class Arrivals:
         while tried and tried[0] < time.monotonic() - HOUR:
             tried.popleft()
         if not tried:
+            # Otherwise a user who handed in once would stay here for as long as the watch runs.
             del self._tried[user]
         return MOST_PER_HOUR - len(tried)
 
@@ -152,15 +156,18 @@ class Arrivals:
         """Yield the entries of one user that are new and due, in order."""
         looked_at = rank = 0
         most = min(MOST_LOOKED_AT, self._left_this_hour(arrivals[0].user))
-        for arrival in sorted(arrivals, key=lambda each: (not each.is_complete, each.changed)):
+        complete_first = sorted(arrivals, key=lambda each: (not each.is_complete, each.changed))
+        for arrival in complete_first:
             key = inbound.key_of(arrival.name)
             if self.is_known(key):
                 self._known.add(arrival.name)
                 self._seen.pop(arrival.name, None)
                 continue
+            # After the known ones, which cost nothing more.
             if looked_at >= most:
                 break
             looked_at += 1
+            # Only here: the time that an unfinished entry may take begins when it has its turn.
             self._first_seen.setdefault(arrival.name, time.monotonic())
             if self.is_due(key):
                 yield replace(arrival, rank=rank)

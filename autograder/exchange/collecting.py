@@ -59,6 +59,7 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
     owner_of = inbound.user_name if check_owner else None
     try:
         with (
+            # `_refuse` raises, so this does not wait for the watch to end.
             locks.lock(course.output_folder / LOCK, _refuse),
             inbound.opened(exchange / "inbound") as folder,
         ):
@@ -91,7 +92,7 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
     for name in sorted(inbound.names_in(folder)):
         try:
             entry, state = Entry.parse(name), inbound.stat_of(folder, name)
-        except Exception as error:
+        except Exception as error:  # any user can make an entry with any name
             collected.refused.append((name, _reason(error)))
             continue
         by_work[entry.student, entry.exercise, state.st_uid].append((state.st_ctime, entry))
@@ -103,9 +104,9 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
 
 def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> None:
     student, exercise = hand_in.entry.student, hand_in.entry.exercise
-    is_there = hand_in.secret and hand_in.secret == read_text(
-        folders.submission_folder(student, exercise) / SECRET
-    )
+    present = read_text(folders.submission_folder(student, exercise) / SECRET)
+    # The same secret is the same hand-in: each `submit` of nbgrader makes a new one.
+    is_there = bool(hand_in.secret) and hand_in.secret == present
     if is_there or folders.is_newer(student, exercise, hand_in.secret, hand_in.submitted):
         collected.unchanged += 1
         return

@@ -7,6 +7,8 @@ import time
 FIRST_DELAY, LONGEST_DELAY = 5.0, 3600.0
 """Seconds until a hand-in that failed is tried again: the first time, and at most."""
 GENERAL = (
+    # A student's files cause none of these here: `inbound.read` makes its own exceptions of all
+    # errors in opening and reading them. So ENOENT, for example, is a lost mount.
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOENT, errno.ENODEV, errno.ESTALE,
     errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM,
 )  # fmt: skip
@@ -34,7 +36,7 @@ class Delays:
     def add(self, name: str) -> bool:
         """Note that a hand-in failed; tell whether that is the first time."""
         _, last = self._failed.get(name, (0.0, 0.0))
-        delay = min(2 * last, LONGEST_DELAY) or FIRST_DELAY
+        delay = min(2 * last, LONGEST_DELAY) if last else FIRST_DELAY
         self._failed[name] = time.monotonic() + delay, delay
         return not last
 

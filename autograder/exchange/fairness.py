@@ -46,6 +46,8 @@ def choose(
     newest: dict[tuple[str, str], HandInRow] = {}
     for row in waiting:
         if row.work in newest:
+            # Removed and added again, so that the newer one has its own place in the order of
+            # arrival.
             choice.superseded.append(newest.pop(row.work))
         newest[row.work] = row
     turns: dict[int, list[HandInRow]] = defaultdict(list)
@@ -53,6 +55,7 @@ def choose(
     for row in newest.values():
         if taken[row.student] >= left_this_hour(row.student):
             choice.later.append(row)
+        # After the hourly limit, because this may read the hand-in; and it uses up no turn.
         elif has_no_attempt_left(row):
             choice.limited.append(row)
         else:

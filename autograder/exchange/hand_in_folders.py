@@ -34,6 +34,7 @@ class HandInFolders:
 
     def waiting_folder(self, name: str) -> Path:
         """Return the folder of a hand-in that waits, by its key."""
+        # A key can be longer than a file name may be: it writes some bytes with three characters.
         return self.waiting / hashlib.sha256(name.encode()).hexdigest()[:32]
 
     def submission_folder(self, student: str, exercise: str) -> Path:
@@ -64,6 +65,8 @@ class HandInFolders:
         old = source.with_name(source.name + OLD)
         shutil.rmtree(old, ignore_errors=True)
         if os.path.lexists(target):
+            # If a run is killed between these two, the next one places `source`, which is still
+            # there.
             target.rename(old)
         source.rename(target)
         shutil.rmtree(old, ignore_errors=True)
@@ -84,6 +87,7 @@ class HandInFolders:
         folder = self.submission_folder(student, exercise)
         if secret and read_text(folder / SECRET) == secret:
             return False
+        # The time in the file is UTC, without a zone.
         time = read_stamp(read_text(folder / STAMP))[0]
         return time is not None and time.replace(tzinfo=UTC) > arrived
 

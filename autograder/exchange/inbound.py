@@ -36,6 +36,8 @@ from autograder.grading.submissions import (
 from autograder.sanitize import text
 
 NAME = re.compile(
+    # The last part is 9 random bytes in base64; `c.ExchangeSubmit.add_random_string` may leave it
+    # out.
     r"(?P<student>.+)\+(?P<exercise>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+[\w-]{12})?"
 )
 LOOKS_LIKE_HAND_IN = re.compile(r"\+\d{4}-\d\d-\d\d[^+]*(?:\+[\w-]{12})?\Z")
@@ -53,6 +55,7 @@ MOST_PATH, MOST_COMPONENT = 1_000, 140
 """Bytes of a file's path and of each name in it: a copy, which lies deeper, can have them too."""
 CHUNK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a named pipe would wait for someone who writes to it.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 KINDS = {
     stat.S_IFLNK: "a link",
@@ -178,7 +181,7 @@ class HandIn:
     @property
     def notebooks(self) -> list[str]:
         """The names of its notebooks without `.ipynb`: nbgrader looks for feedback on each."""
-        return _without_ending(path for path in self.files if "/" not in path)
+        return _notebook_names(path for path in self.files if "/" not in path)
 
     def write(self, folder: Path, stamp_format: str) -> None:
         """Write its files into a new folder, with its time and its secret, as nbgrader has them.
@@ -200,8 +203,9 @@ class HandIn:
                 os.utime(path, ns=(self.modified[relative], self.modified[relative]))
 
 
-def _without_ending(names: Iterable[str]) -> list[str]:
+def _notebook_names(names: Iterable[str]) -> list[str]:
     """Return the names of the notebooks among these files, without `.ipynb`, in order."""
+    # nbgrader's *Fetch Feedback* looks for `.ipynb` alone, not for the other endings of a notebook.
     notebooks = [name for name in names if name.endswith(".ipynb") and is_notebook(name)]
     valid = [name for name in notebooks if name == text.valid(name)]
     return [name.removesuffix(".ipynb") for name in sorted(valid)]
@@ -224,6 +228,7 @@ def opened(inbound: Path) -> Iterator[int]:
     OSError
         If it is not there, or cannot be read.
     """
+    # No O_NOFOLLOW: this folder is the course's own, which `check_owners` has looked at.
     descriptor = os.open(inbound, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -295,6 +300,7 @@ def read(
     except OSError as error:
         raise _refusal(error, "it") from None
     try:
+        # Between the two looks, another folder may have come under this name.
         if not _is_same(before, os.fstat(folder)):
             raise Unfinished("it changes while it is read")
         reader = _Reader(limits, before.st_uid)
@@ -303,6 +309,8 @@ def read(
             if not reader.notebooks:
                 raise HandInRefused("it has no notebook")
         except HandInRefused as error:
+            # Only here, after the owner was compared: no one else may decide where a page is
+            # published.
             error.secret, error.notebooks = reader.feedback_target(folder)
             raise
         after = os.fstat(folder)
@@ -313,6 +321,8 @@ def read(
     if not _is_same(before, after):
         raise Unfinished("it changes while it is read")
     files = {**reader.notebooks, **reader.others}
+    # The folder's ctime is not enough: its user can still write to a file in it. No user can set a
+    # ctime.
     arrived = datetime.fromtimestamp(max(after.st_ctime_ns, reader.latest_ctime) / 1e9, UTC)
     latest = int(arrived.timestamp() * 1e9)  # times of the future, or before 1970, are not real
     modified = {path: min(max(time, 0), latest) for path, time in reader.modified.items()}
@@ -328,9 +338,11 @@ class _Reader:
         self.limits, self.uid = limits, uid
         self.notebooks: dict[str, bytes] = {}
         self.others: dict[str, bytes] = {}
-        self.secret, self.note = "", ""
+        self.secret = ""
+        self.note = ""
         self.modified: dict[str, int] = {}
-        self.latest_ctime, self.entry_count = 0, 0
+        self.latest_ctime = 0
+        self.entry_count = 0
         self.notebook_bytes = self.limits.notebook_mb * 1_000_000 * 2
         self.other_bytes = self.limits.beside_mb * 1_000_000
 
@@ -361,7 +373,7 @@ class _Reader:
             self.secret = self.secret or self._secret(folder)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in itertools.islice(entries, MOST_LISTED)]
-        return self.secret, _without_ending(names)[:MOST_NOTEBOOKS]
+        return self.secret, _notebook_names(names)[:MOST_NOTEBOOKS]
 
     def _secret(self, folder: int) -> str:
         data = self._contents(folder, SECRET, SECRET, MOST_SECRET).decode("ascii", "replace")
@@ -385,6 +397,8 @@ class _Reader:
             raise HandInRefused(f"{shown} is {_kind(state)}")
         if state.st_uid != self.uid:
             raise HandInRefused(f"{shown} belongs to another user")
+        # Any user may write to a complete folder, and could link another file of this student into
+        # it.
         if not is_folder and state.st_nlink != 1:
             raise HandInRefused(f"{shown} is a hard link to another file")
 
@@ -433,6 +447,7 @@ class _Reader:
         return bool(self.note)
 
     def _leave_out(self) -> None:
+        # All or nothing, as when `grade` reads a submission's folder.
         self.others.clear()
         self.note = LEFT_OUT.format(most=self.limits.beside_mb, count=MOST_FILES)
 
@@ -444,9 +459,13 @@ class _Reader:
         except OSError as error:
             raise _refusal(error, shown) from None
         with open(descriptor, "rb", buffering=0) as file:
+            # Again, and of what is open: the name may lead to another file than when `read_folder`
+            # looked.
             before = os.fstat(descriptor)
             self._check(before, path)
-            parts, size = [], 0
+            # The size is counted, not asked for: the file can grow while it is read.
+            parts: list[bytes] = []
+            size = 0
             while part := file.read(CHUNK):
                 parts.append(part)
                 size += len(part)
@@ -473,6 +492,7 @@ def _is_same(before: os.stat_result, after: os.stat_result) -> bool:
 
 def _refusal(error: OSError, shown: str) -> Exception:
     """Return why something could not be opened: for good, or while it is still written."""
+    # A link, no folder, a socket: `read_folder` saw something else under this name just before.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
         return HandInRefused(f"{shown} was replaced while it was read")
     if error.errno == errno.EACCES:

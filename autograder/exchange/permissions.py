@@ -68,6 +68,7 @@ def check_owners(course: Course, exchange: Path) -> None:
 
 def people() -> list[Path]:
     """Return the home folders of the accounts of people."""
+    # Some accounts have `/` as their home: no one should be advised to close that.
     accounts = (user for user in pwd.getpwall() if FIRST_USER <= user.pw_uid < NOBODY)
     return sorted({Path(user.pw_dir) for user in accounts if Path(user.pw_dir) != Path("/")})
 
@@ -78,7 +79,7 @@ def _of_owners(course: Course, exchange: Path) -> Iterator[PermissionProblem]:
     for path in (exchange.parent, exchange, exchange / "inbound", exchange / "feedback"):
         owners = set()
         with contextlib.suppress(OSError):  # it is not there, or it is a link to nothing
-            owners.add(path.lstat().st_uid)
+            owners.add(path.lstat().st_uid)  # of the link itself, if it is one: it can be changed
             owners.add(path.stat().st_uid)
         for uid in sorted(owners - trusted):
             risk = f"it belongs to another user (number {uid}), who can change all in it"
@@ -90,6 +91,7 @@ def _of_exchange(folder: Path) -> Iterator[PermissionProblem]:
     if not root.is_dir():
         yield PermissionProblem(root, "there is no such folder", _command("mkdir -p -m 1777", root))
         return
+    # Others may write to the root: the sticky bit keeps each course's folder its owner's.
     if _mode(root) & OTHERS_WRITE and not _mode(root) & stat.S_ISVTX:
         risk = "any user can rename or remove a course in it"
         yield PermissionProblem(root, risk, _command("chmod 1777", root))
@@ -99,7 +101,7 @@ def _of_exchange(folder: Path) -> Iterator[PermissionProblem]:
         if _mode(inbound) & OTHERS_READ:
             risk = "any user can list the hand-ins of others"
             yield PermissionProblem(inbound, risk, _command("chmod 2733", inbound))
-        elif _mode(inbound) & 0o003 != 0o003:
+        elif _mode(inbound) & (OTHERS_WRITE | OTHERS_ENTER) != OTHERS_WRITE | OTHERS_ENTER:
             yield PermissionProblem(
                 inbound, "students cannot hand in", _command("chmod 2733", inbound)
             )

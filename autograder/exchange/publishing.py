@@ -122,7 +122,7 @@ class Publisher:
     def _put(self, row: HandInRow, answer: Answer) -> HandInRow:
         """Write the pages with an answer; return the row of the hand-in."""
         written: dict[str, str] = {}
-        for name in self._published(row):
+        for name in self._published_notebooks(row):
             page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
             file = feedback_name(row.secret, name)
             self._write(file, page, same=written.get(page))
@@ -132,9 +132,10 @@ class Publisher:
     def read_dates(self) -> None:
         """Read the due dates and extensions again if their file has changed."""
         try:
+            # Before the file is read: a change in between then shows at the next look.
             state = deadlines.path_of(self.course).stat()
         except FileNotFoundError:
-            self.deadlines = Deadlines()
+            self.deadlines, self._dates_of = Deadlines(), (0, 0)
             return
         if self._dates_of != (state.st_mtime_ns, state.st_size):
             self.deadlines = deadlines.read(self.course)
@@ -153,6 +154,8 @@ class Publisher:
     def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
+            # A row that waits comes here only if the hourly limit holds it back: see
+            # `Watch._chosen`.
             return Answer(ANSWERS[row.state])
         paths = self.course.paths_of(row.student, row.exercise)
         try:
@@ -160,16 +163,18 @@ class Publisher:
         except OSError:  # it is being made
             return None
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
+            # If the page of this hand-in was published before, then that copy stays.
             return None if row.published else Answer(SUPERSEDED)
         due = self._due(row.student, row.exercise)
         if due and not self.may_see(row.student, row.exercise):
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
 
-    def _published(self, row: HandInRow) -> list[str]:
+    def _published_notebooks(self, row: HandInRow) -> list[str]:
         """Return the notebooks for which pages are published: the exercise's editions. If there is
         none, then it is the first notebook: a single one is graded under any name.
         """
+        # `feedback_name` could not encode any other name.
         valid = [name for name in row.notebooks if name == text.valid(name)]
         editions = [name for name in valid if edition_of(f"{name}.ipynb")[0] == row.exercise]
         released = 1 + len(Exercise(row.exercise, self.course.root).editions)
@@ -184,6 +189,7 @@ class Publisher:
             paths = self.course.paths_of(row.student, row.exercise)
             feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
+            # A page without these marks, such as the bare one, cannot be shown without its points.
             if points or notice.HERE in feedback:
                 with words.use(notice.language_of(feedback), archive.locales(exercise)):
                     return notice.with_notice(feedback, self._sentences(row, answer), points)
@@ -228,6 +234,7 @@ class Publisher:
             )
 
     def _moment(self, when: float) -> str:
+        # `Deadlines` keeps the file's time zone only as that of its dates.
         zone = next((date.tzinfo for date in self.deadlines.due.values()), UTC)
         return moment(datetime.fromtimestamp(when, zone).isoformat(timespec="seconds"))
 
@@ -239,7 +246,8 @@ class Publisher:
         """
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=FOLDER_MODE)
-            self.folder.chmod(FOLDER_MODE)  # whatever the umask is
+            # Only of a folder made here: nbgrader's own mode, or one that was chosen, stays.
+            self.folder.chmod(FOLDER_MODE)  # the umask may have taken something away
         path = self.folder / f"{name}.html"
         building = self.folder / f"{name}-tmp.html"  # as nbgrader names it
         try:

@@ -76,7 +76,9 @@ class HandInRow:
         return self.student, self.exercise
 
 
+# Also the order in which `_write` lists the values.
 COLUMNS = tuple(HandInRow.__dataclass_fields__)
+# SQLite uses the last index only for a query with the same two conditions: `unanswered`.
 TABLE = f"""
     CREATE TABLE IF NOT EXISTS hand_ins ({", ".join(COLUMNS)}, PRIMARY KEY (name));
     CREATE INDEX IF NOT EXISTS by_work ON hand_ins (student, exercise, arrived);
@@ -102,6 +104,7 @@ class HandInStore:
 
     def __init__(self, path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # SQLite itself would make the file with the permissions that the umask leaves.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
@@ -114,6 +117,7 @@ class HandInStore:
                 f"{path} is damaged: {error}. Move it away. Then all hand-ins in the exchange are "
                 "looked at again; those that are graded keep their grades."
             ) from None
+        # Always this same set: `Watch` gives its `__contains__` to `Arrivals`.
         self.names = {name for (name,) in self._database.execute("SELECT name FROM hand_ins")}
 
     def __enter__(self) -> "HandInStore":
@@ -130,6 +134,7 @@ class HandInStore:
                 self._write(row)
             self._database.execute("COMMIT")
         except BaseException:
+            # SQLite itself has ended it after some errors, such as a full disk.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
@@ -172,6 +177,7 @@ class HandInStore:
         """Return the graded hand-in of each student and exercise."""
         newest = "SELECT max(arrived) FROM hand_ins WHERE state = ? GROUP BY student, exercise"
         rows = self._rows(f"state = ? AND arrived IN ({newest})", [State.GRADED, State.GRADED])
+        # A row can match the newest time of another work. Of each work, the newest row comes last.
         return list({row.work: row for row in rows}.values())
 
     def count_attempts(self, student: str, exercise: str) -> int:

@@ -36,6 +36,7 @@ class WarmExecutor(LocalExecutor):
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Let the fork server load what workers need."""
+        # Workers that stay have loaded it already.
         if self._kept is None:
             super().begin(root, exercises)
 
@@ -53,6 +54,7 @@ class WarmExecutor(LocalExecutor):
         if self.pool and self._files == _files_of(self.worker_config):
             if _serves(self.worker_config, setting):
                 return
+            # Both: otherwise two exercises in turn would end each other's workers.
             imports = dict.fromkeys([*self.worker_config.imports, *setting.imports])
             setting = replace(setting, imports=tuple(imports))
         self.release()
@@ -109,6 +111,7 @@ class _Kept:
         return result
 
     def close(self) -> None:
+        # Their results would come in the next batch, which has no such jobs.
         if self.under_way:
             self.end()
 
@@ -130,5 +133,6 @@ def _files_of(setting: WorkerConfig) -> tuple[tuple[str, int, int], ...]:
     """Return what changes when one of a setting's exercises is released again."""
     exercises = [Exercise(name, Path(setting.root)) for name in setting.exercises]
     paths = [path for exercise in exercises for path in sorted(exercise.released.rglob("*"))]
+    # If a release removes one at this moment, the watch waits and tries again: see its TROUBLES.
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
     return tuple((path, state.st_mtime_ns, state.st_size) for path, state in states)

@@ -134,12 +134,14 @@ class Watch:
         self._refused: list[HandInRow] = []
         self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
+        # Hand-ins of the batch that runs, and of those that did not end well: see `_batch_of`.
         self._failed: set[str] = set()
         self._exercises: set[str] = set()
         self._turn = 0
         self._must_end = False  # whether no one may join the batch any more
         self._with_faults: set[str] = set()  # students of the batch on whom the grader failed
-        self._retry_at, self._pause = 0.0, FIRST_PAUSE
+        self._retry_at = 0.0
+        self._pause = FIRST_PAUSE
         self._looked_at = self._answered_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
 
@@ -155,7 +157,9 @@ class Watch:
             )
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)
+            # Copies without a row: a watch was killed between the two, and these are taken again.
             self.folders.remove_others(row.name for row in waiting)
+            # Last in, first out: workers end before the database and the lock are let go.
             self._open.callback(self.executor.release)
             feedback = self.exchange / "feedback"
             self.publisher = Publisher(self.course, feedback, self.settings, self.hand_ins)
@@ -215,7 +219,8 @@ class Watch:
         for arrival in arrivals:
             if self.stopping:
                 return
-            is_first = arrival.rank == 0  # of its user: it is taken, whatever others hand in
+            # The first of each user is taken, whatever others hand in.
+            is_first = arrival.rank == 0
             is_within_limits = (
                 arrival.rank < MOST_AT_ONCE
                 and bytes_of[arrival.user] < MOST_BYTES
@@ -274,11 +279,13 @@ class Watch:
             entry.key,
             entry.student,
             entry.exercise,
+            # The time that counts, which may be the one in the name.
             arrived=hand_in.submitted.timestamp(),
             secret=hand_in.secret,
             notebooks=hand_in.notebooks,
             note=hand_in.note,
         )
+        # Those of the running batch are graded anyway, and their copies have been moved.
         waiting = [
             each
             for each in self.hand_ins.of_work(row.work, State.WAITING)
@@ -286,6 +293,7 @@ class Watch:
         ]
         is_newest = all(each.arrived <= row.arrived for each in waiting)
         if is_newest:
+            # Before the row is kept: a copy without a row is removed at the next start.
             self.folders.write(hand_in)
         self.hand_ins.keep(row if is_newest else replace(row, state=State.SUPERSEDED))
         extra = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
@@ -315,6 +323,7 @@ class Watch:
         )
         with contextlib.suppress(HandInRefused):
             entry = Entry.parse(name)
+            # Without them if the name itself is what is refused.
             row = replace(row, student=entry.student, exercise=text.name(entry.exercise))
         self._refused.append(row)
         self._delays.remove(row.name)
@@ -373,8 +382,11 @@ class Watch:
         """
         fresh = [row for row in rows if row.name not in self._failed]
         if fresh or not rows:
-            first = {row.student: row for row in reversed(fresh)}
-            return [row for row in fresh if first[row.student] is row][:MOST_IN_BATCH]
+            first_of: dict[str, HandInRow] = {}
+            for row in fresh:
+                first_of.setdefault(row.student, row)
+            return list(first_of.values())[:MOST_IN_BATCH]
+        # Each in its turn: the first one may never succeed.
         self._turn += 1
         return [rows[self._turn % len(rows)]]
 
@@ -397,6 +409,7 @@ class Watch:
             self._must_end = self._must_end or self._is_next_batch_needed(seconds)
         if free_workers <= 0 or self.stopping or self._must_end:
             return []
+        # These have a hand-in under way; a finished one is no longer in this state.
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
         gradable = [
             row
@@ -407,6 +420,7 @@ class Watch:
             and self._left_this_hour(row.student) > 0
         ]
         others = [row for row in gradable if row.exercise not in self._exercises]
+        # The batch has to end for these: its workers do not have their exercises.
         if any(time.time() - row.arrived > MOST_WAIT for row in others):
             return []
         joining = [row for row in gradable if row.exercise in self._exercises]
@@ -432,7 +446,10 @@ class Watch:
     def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
         """Return the exercises of a batch, and all that are released: their hand-ins may join."""
         released = {
-            exercise.name for exercise in self.course.released() if exercise.archive.exists()
+            # `exercises` below would refuse all for one without its archive.
+            exercise.name
+            for exercise in self.course.released()
+            if exercise.archive.exists()
         }
         self._exercises = released | {row.exercise for row in batch}
         return self.course.exercises(sorted(self._exercises))
@@ -453,7 +470,8 @@ class Watch:
                 return False
             if not self._delays.is_due(row.name):
                 return False
-            is_limited = False  # also if the program fails on it: that is no fault of the student
+            # It stays so if the program fails on the hand-in: that is no fault of the student.
+            is_limited = False
             with self._skipping(row.name):
                 is_limited = self._is_new_work(row)
             return is_limited
@@ -482,6 +500,7 @@ class Watch:
         if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
             self._leave(row, State.SUPERSEDED)
             return []
+        # Before it is graded: after that, its own record makes it look like work done before.
         row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
         self.folders.place(row.name, row.student, row.exercise)
         if self.folders.submission_folder(row.student, row.exercise).exists():
@@ -498,10 +517,11 @@ class Watch:
         exercise = Exercise(row.exercise, self.course.root)
         submission = self.folders.submission(row.name, row.student, exercise)
         unit = submission.read(replace(self.limits, **exercise.settings.limits))
-        if (
-            unit.digest == record.submission_digest
-        ):  # it was graded before a kill, or its folder renamed
+        # It was graded before a kill, or its folder was renamed.
+        if unit.digest == record.submission_digest:
             graded = self.hand_ins.of_work(row.work, State.GRADED)
+            # `attempt` is what `_place` noted before the kill. A renamed hand-in has the same
+            # secret, and counted under its other name.
             return row.attempt and not any(
                 other.attempt and other.secret == row.secret for other in graded
             )
@@ -595,6 +615,7 @@ class Watch:
         with self._trouble("feedback"):
             rows = self.hand_ins.unanswered()
             if time.monotonic() >= self._pages_at:
+                # Set before the work: if that fails, it is not tried again each second.
                 self._pages_at = time.monotonic() + PAGES_EVERY
                 self.publisher.read_dates()
                 rows += self.hand_ins.newest_graded()
@@ -655,7 +676,7 @@ class Watch:
             self._notes.add(line)
             self.say("note", note=line)
 
-    def _wait(self, part: str, line: str) -> None:
+    def _say_that_it_waits(self, part: str, line: str) -> None:
         if self._troubles.get(part) != line:
             self._troubles[part] = line
             self.say("waits", note=line)
@@ -686,10 +707,10 @@ class Watch:
         except TROUBLES as error:
             named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._wait(part, f"{reason}{named}")
+            self._say_that_it_waits(part, f"{reason}{named}")
         except Exception as error:
             traceback.print_exc()
-            self._wait(part, f"{type(error).__name__}: {error}")
+            self._say_that_it_waits(part, f"{type(error).__name__}: {error}")
         else:
             if self._troubles.pop(part, None):
                 self.say("goes on", note=f"{part}: in order again")

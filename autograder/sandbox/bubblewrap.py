@@ -163,6 +163,7 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     folders = [Path(name).resolve() for name in hidden]
     covered = [str(folder) for folder in folders if not set(paths).isdisjoint(folder.parents)]
     devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
+    # bubblewrap takes these in order: what covers a folder comes after what shows it.
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname",
         "guest",
@@ -173,6 +174,7 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
         *(part for name in devices for part in ("--dev-bind-try", name, name)),
         "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip
+    # If this Python is below /tmp, it is bound there, and a link cannot have that name.
     if not any(path.is_relative_to(TEMPORARY) for path in paths):
         inner += ["--symlink", "scratch/.tmp", TEMPORARY]
     # otherwise one guest could leave something there for the next
@@ -217,6 +219,7 @@ def _environment(gpu: bool) -> list[str]:
         "USER": "student",
         "LANG": "C.UTF-8",
         "TZ": os.environ.get("TZ", "UTC"),
+        # Sets of texts have the same order in each run then.
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment(gpu),

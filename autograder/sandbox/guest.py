@@ -148,6 +148,7 @@ class Guest:
 
     def _handled(self, handler: Callable[..., Any], *arguments: Any) -> Any:
         """Return a handler's result for what the guest sent; if it fails, only the guest ends."""
+        # Of this process alone: if it is stopped or has no turn, that is not the guest's doing.
         start = time.process_time()
         try:
             return handler(*arguments)
@@ -189,6 +190,7 @@ class Guest:
                 raise ConnectionResetError
             self._received += self._chunk[:count]
             self.budget.received += count
+            # At once: until the next look, a guest could send much more.
             if self._beyond_bytes():
                 self._look()
 
@@ -209,6 +211,7 @@ class Guest:
         text_size, data_size = wire.lengths(received[:head])
         text_end = head + text_size
         end = text_end + data_size
+        # A new object, because the views below stay on the old one.
         self._received = received[end:]
         view = memoryview(received).toreadonly()
         return bytes(view[head:text_end]), view[text_end:end]

@@ -52,7 +52,7 @@ class Guests(Protocol):
         """End what was started."""
 
 
-def _not_spent(budget: Budget | None) -> None:
+def _check_not_spent(budget: Budget | None) -> None:
     """Raise `Ended` instead of starting a guest for a submission that has used up what it may."""
     beyond = budget.spent() if budget is not None else None
     if beyond:
@@ -185,7 +185,7 @@ class Channel:
 
         Raise `Ended` if its budget is spent.
         """
-        _not_spent(budget)
+        _check_not_spent(budget)
         limits = budget.limits if budget is not None else self.limits
         ours, theirs = socket.socketpair()
         control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -239,6 +239,7 @@ class _KeeperUsage:
             usage: dict[str, Any] = json.loads(answer or b'{"ended": "gone"}')
         except (OSError, ValueError):
             usage = {"ended": "gone"}
+        # A keeper says it once, and is gone.
         if "ended" in usage:
             self.last = usage
         return usage
@@ -268,7 +269,7 @@ class UnsandboxedGuests:
 
     def guest(self, budget: Budget | None = None) -> Guest:
         """Return a new `Guest`; raise `Ended` if its budget is spent."""
-        _not_spent(budget)
+        _check_not_spent(budget)
         started = self._running or self._started()
         self._running = None
         listener, process = started.listener, started.process
@@ -276,6 +277,7 @@ class UnsandboxedGuests:
         try:
             connection, _ = listener.accept()
             connection.settimeout(10)
+            # Any program of this machine can connect to the port: only the guest knows the token.
             if connection.recv(len(started.token), socket.MSG_WAITALL) != started.token:
                 raise RuntimeError("another program answered instead of the guest")
         except OSError as error:
@@ -363,6 +365,7 @@ def _end_tree(process: subprocess.Popen[bytes], folder: str) -> None:
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
+    # The rest of its group: a process whose parent has ended is no child of it any more.
     if os.name == "posix":
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -224,7 +224,8 @@ class Unpacking:
 
     def __init__(self, disk: IO[bytes], student_of: Callable[[str], str]):
         self.disk, self.student_of = disk, student_of
-        self.sizes, self.counts = Counter[str](), Counter[str]()
+        self.sizes = Counter[str]()
+        self.counts = Counter[str]()
 
     def files(self, outer: File) -> list[File]:
         """Return the files of a packed file.
@@ -241,7 +242,7 @@ class Unpacking:
             with _as_refused():
                 listed = _listed(outer, data)
         except FileRefused:
-            # It took time to refuse it.
+            # It took time to refuse it, as if it had all the files that one may have.
             self.counts[self.student_of(outer.path)] += MOST_ENTRIES_OF_ONE
             raise
         self._count(outer, len(listed), 0)
@@ -289,6 +290,7 @@ class Unpacking:
         student = self.student_of(outer.path)
         self.counts[student] += files
         self.sizes[student] += size
+        # Each is counted twice: as it was packed, and unpacked.
         most_mb = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE
         most_files = MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
         if self.sizes[student] > most_mb * 1_000_000:
@@ -354,10 +356,12 @@ def _gunzipped(data: bytes) -> bytes:
     end = 0
     while end < len(data) and not unpacking.eof:
         start, end = end, end + CHUNK
+        # The limit is never 0, which zlib takes for none: there are at most `most` bytes so far.
         contents += unpacking.decompress(data[start:end], most + 1 - len(contents))
         if len(contents) > most:
             raise FileRefused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
         _check_packing(start, len(contents))
+    # Zeros may follow, as Python's own `gzip` permits.
     if not unpacking.eof or (unpacking.unused_data + data[end:]).strip(b"\0"):
         raise FileRefused("cannot be unpacked: it is cut off, or has more than one part")
     return bytes(contents)
@@ -380,7 +384,8 @@ class _Headers(io.BytesIO):
         if size is None or not 0 <= size <= MOST_TAR_HEADER:
             raise FileRefused("has a file whose name or description is too long")
         data = super().read(size)
-        self.remaining -= size if size > tarfile.BLOCKSIZE else 0
+        if size > tarfile.BLOCKSIZE:  # an ordinary header is one block
+            self.remaining -= size
         if self.remaining < 0 or DIGITS.search(data):
             raise FileRefused("has files whose names or descriptions are too long")
         return data
@@ -415,6 +420,7 @@ def _of_tar(data: bytes) -> list[File]:
             if path in files:
                 raise FileRefused(f"has two files named {path}")
             end = entry.offset_data + entry.size
+            # It also ends before it begins if the header says a negative size.
             if not entry.offset_data <= end <= len(data):
                 raise FileRefused(f"cannot be unpacked: {path} is cut off")
             read = _reader_of(data[entry.offset_data : end])
@@ -476,6 +482,7 @@ def _of_zip(
             refused.append((text.line(text.name(raw), 200), str(error)))
             continue
         kind = stat.S_IFMT(entry.external_attr >> 16)  # the upper half is the Unix mode
+        # 0 is that of programs which write no Unix mode.
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise FileRefused(f"has a link or device, {path}")
         if path.endswith("/") or IGNORED.search(path):
@@ -489,6 +496,8 @@ def _of_zip(
                 f"uses an unusual compression ({path}): unpack it, and name the folder"
             )
         _check_packing(entry.compress_size, entry.file_size)
+        # If it becomes the name of another file, then only because of the name that a student
+        # typed.
         if "\\" in raw:
             with_backslash.add(path)
         if path in files:
@@ -502,6 +511,7 @@ def _of_zip(
 
 def _name(entry: zipfile.ZipInfo) -> str:
     """Return the name of a file in a zip, as it was written."""
+    # `filename` ends at the first zero byte, which `_path` is to refuse.
     raw = entry.orig_filename
     if not entry.flag_bits & 0x800:  # not marked as UTF-8, and read as cp437; usually it is UTF-8
         with contextlib.suppress(UnicodeError):

@@ -119,6 +119,7 @@ def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
         names = records.numbered(grade["student_id"] for grade in grades)
         hidden = dict.fromkeys(PERSONAL, "")
         grades = [{**grade, **hidden, "student_id": names[grade["student_id"]]} for grade in grades]
+        # By number: as they come, the names in the gradebook give the order.
         grades.sort(
             key=lambda grade: (grade["assignment"], int(grade["student_id"].rpartition(" ")[2]))
         )
@@ -173,7 +174,7 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
         lines.append(Line([_cell(value) for value in cells], [grade]))
     columns = [sheet.column(name) for name in (NUMBERS if anonymous else (*NUMBERS, *PEOPLE))]
     exported = Exported(sheet.headings, lines, [key], [points], missing=missing)
-    return _columns(exported, sorted(at for at in columns if at >= 0))
+    return _with_columns(exported, sorted(at for at in columns if at >= 0))
 
 
 def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bool) -> Exported:
@@ -203,6 +204,7 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
     ]
     worth = {grade["assignment"]: grade for grade in grades}
     above = []
+    # Canvas has up to three rows of its own before the students.
     for row in sheet.rows[:3]:
         if row[0].strip().startswith("Points Possible"):
             for name, at in columns.items():
@@ -236,7 +238,9 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
     each has the names of the student and the exercise, and a CSV file next to them lists addresses,
     points and pages, for a mail merge.
     """
-    lacking, listed, taken = [], [], set[str]()
+    lacking: list[str] = []
+    listed: list[list[str]] = []
+    taken: set[str] = set()
     with files.replaced(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
         for line in exported.lines:
             for grade in line.grades:
@@ -246,7 +250,9 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
                     lacking.append(f"{student} {exercise}")
                     continue
                 if system == System.MOODLE:
+                    # Moodle's identifier has a word before the number: `Participant 51`.
                     number = re.sub(r"\D", "", line.cells[exported.key[0]])
+                    # Moodle reads the parts between underscores, so that the name must have none.
                     name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"  # noqa: E501
                 else:
                     name = f"{_distinct(f'{_file_name(student)}_{exercise}', taken)}.html"
@@ -333,6 +339,7 @@ def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
     title = roster.key(known.all[name].title) if name in known.all else ""
     columns = []
     for at, heading in enumerate(sheet.headings):
+        # Canvas adds its own number of the assignment.
         assignment = re.sub(r" \(\d+\)$", "", heading)
         has_name = name in (assignment, known.named(assignment))
         if has_name or (title and roster.key(assignment) == title):
@@ -348,6 +355,8 @@ def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
 def _check_points(points_there: str, grade: Grade, exercise: str, assignment: str) -> None:
     """Refuse a scale that isn't the exercise's: the points would be misread."""
     with contextlib.suppress(ValueError):
+        # Some languages have a decimal comma. A cell that is no number says nothing about the
+        # scale.
         most = float(points_there.replace(",", "."))
         if abs(most - grade["max_score"]) > 0.005:
             points = _points(grade["max_score"])
@@ -357,7 +366,7 @@ def _check_points(points_there: str, grade: Grade, exercise: str, assignment: st
             )
 
 
-def _columns(exported: Exported, columns: list[int]) -> Exported:
+def _with_columns(exported: Exported, columns: list[int]) -> Exported:
     """Return an export with only some of its columns."""
     lines = [Line([line.cells[at] for at in columns], line.grades) for line in exported.lines]
     headings = [exported.headings[at] for at in columns]
@@ -378,7 +387,7 @@ def _cell(value: object) -> str:
 
 
 def _file_name(student: str) -> str:
-    # a mail merge's list also has it as a cell
+    # The list for a mail merge has this as a cell as well, which may be no formula.
     return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))
 
 

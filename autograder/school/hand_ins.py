@@ -96,6 +96,7 @@ class CollectedSubmission:
         """Return a sort key that is larger for a newer submission of the same student and
         exercise.
         """
+        # Of two files at the same time, a copy has another name, and counts less.
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
         time = self.time.timestamp() if self.time else 0.0
         # The student's machine wrote this time: it decides only between files of one hand-in.
@@ -208,12 +209,13 @@ class Collector:
         except FileRefused as error:
             plan.unplaced.append((source.name, str(error)))
             submitters = {}
-        parts: dict[tuple[str, ...], list[tuple[Author, File]]] = defaultdict(list)
+        parts: dict[tuple[str, str, str, str], list[tuple[Author, File]]] = defaultdict(list)
         for file in source.files:
             authors, reason = authors_of(file, naming, submitters, by_folder)
             for author in authors:
-                loose = () if author.layout != "by name" else (file.path.rpartition("/")[0],)
-                parts[(author.layout, author.student, author.number, *loose)].append((author, file))
+                # Without a platform, the same name in two folders may be two students.
+                folder = file.path.rpartition("/")[0] if author.layout == "by name" else ""
+                parts[author.layout, author.student, author.number, folder].append((author, file))
             if not authors and _is_notebook(file.path):
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
         has_groups = _have_groups([author_files[0][0] for author_files in parts.values()])
@@ -294,6 +296,8 @@ class Collector:
             try:
                 exercise, named_exercise = self._exercise(file, is_only=len(notebooks) == 1)
                 student, person = self._student(author, has_unique_name, has_groups)
+                # What is in another student's folder may be theirs, whatever the file's own name
+                # says.
                 others = [owner.id for owner in folder_owners if owner != person]
                 if others:
                     raise FileRefused(f"may be {' or '.join([student, *others])}")
@@ -418,9 +422,8 @@ class Collector:
             the one that is there.
         """
         target = self.submitted / submission.student / submission.exercise
-        collected = submission.notebook.read(
-            self.limits.notebook_mb * 1_000_000
-        )  # it may be refused
+        # Read in any case, because it may be refused.
+        collected = submission.notebook.read(self.limits.notebook_mb * 1_000_000)
         if not os.path.lexists(target):
             return Fate.NEW
         notebook = target / f"{submission.exercise}.ipynb"
@@ -453,6 +456,7 @@ class Collector:
         self.submitted.mkdir(parents=True, exist_ok=True)
         for leftover in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
             process = int(leftover.name.removeprefix(STAGE))
+            # This process has not made one yet: one with its number is of an earlier process.
             if process == os.getpid() or not psutil.pid_exists(process):
                 shutil.rmtree(leftover)
         stage = self.submitted / f"{STAGE}{os.getpid()}"
@@ -487,13 +491,15 @@ class Collector:
             path = folder / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+        # Another time is only that of a file, which must not count as the time of submission.
         if submission.time and submission.time_known:
             (folder / STAMP).write_text(
                 submission.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8"
             )
         if submission.time:
             # A later run compares this time to find out which submission is newer.
-            os.utime(notebook, (submission.time.timestamp(),) * 2)
+            seconds = submission.time.timestamp()
+            os.utime(notebook, (seconds, seconds))
         return folder
 
 
@@ -639,6 +645,7 @@ def _time_of(person: Person | None) -> datetime | None:
 
 def _date(written: str, local: bool = False) -> datetime | None:
     try:
+        # A student can write this text.
         date: datetime = parser.parse(text.line(written, 100))
     except Exception:  # dateutil has many ways to fail on a text that is not a date
         return None

@@ -208,6 +208,7 @@ def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
     entries = defaultdict(list)
     for path in paths:
         entries[path[len(base) :].partition("/")[0]].append(path)
+    # The path of a file ends with its name; that of a folder goes on.
     folders = {name: inside for name, inside in entries.items() if inside[0] != f"{base}{name}"}
     files = [name for name in entries if name not in folders and SUBMITTED.search(name)]
     counted = [*folders, *files] or list(entries)
@@ -224,7 +225,9 @@ def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
         return layout, [base]
     if files or not folders:
         return "", [base]
+    # The depth is that of the paths, which `archives` limits.
     inner = [_chosen(inside, f"{base}{name}/") for name, inside in folders.items()]
+    # Either a common folder around everything, or several downloads of one platform.
     if len(inner) == 1 or (inner[0][0] and len({layout for layout, _ in inner}) == 1):
         return inner[0][0], [folder for _, several in inner for folder in several]
     return "", [base]
@@ -267,8 +270,12 @@ def _moment(written: str) -> int:
     other texts.
     """
     day, _, clock = written.rpartition(", ")
-    year, time, half = [*clock.split(" "), "", "", ""][:3]
+    parts = clock.split(" ")
+    if len(parts) < 3:
+        return 0
+    year, time, half = parts[:3]
     try:
+        # `%I` wants two digits, but 9:26 is written 926.
         moment = datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p")
     except ValueError:
         return 0
@@ -348,6 +355,7 @@ def _submitters(entry: dict[str, Any]) -> list[Author]:
 
 
 def _text(value: Any) -> str:
+    # Where everything is read as text, YAML's null is this word.
     return value.strip() if isinstance(value, str) and value != "null" else ""
 
 

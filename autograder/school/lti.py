@@ -152,7 +152,9 @@ class Sent:
 
     def lines(self) -> list[str]:
         """Return sentences about it; none if nothing was done."""
-        lines = [f"{self.count} scores sent to the learning platform."] * bool(self.count)
+        lines = []
+        if self.count:
+            lines.append(f"{self.count} scores sent to the learning platform.")
         for reason, scores in self.refused.items():
             others = f" and {len(scores) - 1} more" if len(scores) > 1 else ""
             lines.append(
@@ -265,6 +267,7 @@ def _send(
             status = error.response.status_code if isinstance(error, LtiServiceException) else 0
             sent.refused[_reason(error)].append(_name(grade))
             state.refuse(grade)
+            # Without a status, it is the network, the key, or an answer that cannot be read.
             if not status or status in TEMPORARY or status >= 500:
                 sent.waiting = len(grades) - at - 1
                 return
@@ -301,6 +304,7 @@ class Platform:
         endpoint: Any = {"lineitems": launches.lineitems, "scope": launches.scope}
         self._titles = {exercise.name: exercise.title for exercise in course.released()}
         self._service = AssignmentsGradesService(connector, endpoint)
+        # So the platform is asked for each column once in a run.
         self._columns: dict[str, Any] = {}
 
     def put(self, grade: Grade, person: str) -> None:
@@ -336,6 +340,7 @@ def _session() -> Any:
 
     class Session(requests.Session):
         def request(self, *arguments: Any, **options: Any) -> requests.Response:
+            # `requests` itself waits without end.
             options.setdefault("timeout", LONGEST_WAIT)
             return super().request(*arguments, **options)
 

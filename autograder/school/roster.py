@@ -160,6 +160,7 @@ def read_sheet(path: Path) -> Sheet:
         raise UserError(f"{path} is empty.")
     headings, *others = rows.values()
     width = len(headings)
+    # A row may have fewer or more cells than there are headings.
     filled = [(row + [""] * width)[:width] for row in others]
     return Sheet(path, [heading.strip() for heading in headings], filled, list(rows)[1:])
 
@@ -333,6 +334,7 @@ def of_sheet(sheet: Sheet) -> Roster:
     number = sheet.column(IDENTIFIER), "moodle"
     if sheet.is_canvas:
         number = sheet.column("id"), "canvas"
+        # Canvas's own number is no id that the school knows.
         where["id"].remove(number[0])
     if not where["id"] and not where["email"] and number[0] < 0:
         listed = ", ".join(text.line(heading, 40) for heading in sheet.headings[:12])
@@ -393,6 +395,7 @@ def _person(
         texts = (_value(row[at]) for at in where[column])
         return next(filter(None, texts), "")
 
+    # Canvas's row of the most points, which has no student.
     if row and row[0].strip().startswith("Points Possible"):
         return None
     number_there = _value(row[number[0]]) if number[0] >= 0 else ""

@@ -51,7 +51,7 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
     poll.register(control, select.POLLIN | select.POLLHUP)
     while True:
         asked = poll.poll(EVERY_MS)
-        if asked and not control.recv(16):
+        if asked and not control.recv(16):  # the judge is gone
             os._exit(0)
         now = time.monotonic()
         if asked or now - seen > SOON:
@@ -118,6 +118,8 @@ class Processes:
         for name in _names():
             try:
                 with open(f"/proc/{name}/stat", "rb", 0) as file:
+                    # What is before the last bracket is a name that the process chose, with any
+                    # bracket in it.
                     fields = file.read().rpartition(b")")[2].split()
                 with open(f"/proc/{name}/statm", "rb", 0) as file:
                     pages += int(file.read().split()[1])
@@ -130,6 +132,7 @@ class Processes:
             disk |= state == UNWAKEABLE
             # Its own, and those of its children that have ended: user and system.
             ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
+        # The first process of a namespace gets the children of those that have ended.
         orphans = resource.getrusage(resource.RUSAGE_CHILDREN)
         last_pid = _last_pid()
         has_new = last_pid != self._last_pid
@@ -161,6 +164,7 @@ class Processes:
 
 
 def _names() -> list[str]:
+    # 1 is this process.
     return [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 

@@ -12,6 +12,7 @@ import struct
 from typing import NoReturn
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+# For `clone`: the child has only this thread, which must have Python's lock.
 LIBC_HOLDING_THE_LOCK = ctypes.PyDLL(None)
 # bytes: what other sockets have by default; 4 MB to send and 32 MB to receive are usual for TCP
 TCP_BUFFER = 212_992
@@ -71,7 +72,9 @@ def clone(flags: int) -> int:
     """Fork into new namespaces at once: os.fork and unshare would take one fork more, and each
     costs much.
     """
+    # As `os.fork` does: it prepares Python's own locks.
     ctypes.pythonapi.PyOS_BeforeFork()
+    # The order of the arguments after the flags differs between machines; all of them are 0.
     pid: int = LIBC_HOLDING_THE_LOCK.syscall(
         SYS_CLONE[os.uname().machine], flags | signal.SIGCHLD, 0, 0, 0, 0
     )
@@ -91,6 +94,7 @@ def unshare(flags: int) -> None:
 
 def map_user(uid: int, gid: int) -> None:
     """Be the user `uid` in a user namespace that was just made."""
+    # In this order: without `deny`, the kernel refuses a map of groups.
     for path, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -147,6 +151,7 @@ def drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     no_capabilities = (ctypes.c_uint32 * 6)()
     must(LIBC.capset(header, no_capabilities), "capset")
+    # Without this, the kernel refuses a filter of a process without capabilities.
     must(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
@@ -188,6 +193,7 @@ def enter_guest(uid: int, gid: int, folders: dict[str, tuple[int, int]]) -> None
     MB and files).
     """
     map_user(uid, gid)
+    # After the maps: a process that is not dumpable may not write these files of its own.
     not_dumpable()
     private_mounts()
     mount_proc()

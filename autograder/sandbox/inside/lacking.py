@@ -54,6 +54,7 @@ def _used(self: NotInstalled, *arguments: Any, **more: Any) -> NoReturn:
     raise ModuleNotFoundError(text, name=name)
 
 
+# Python looks for these in the class, not in the object.
 for _name in (
     "setattr delattr call getitem setitem delitem contains iter next len bool enter exit array "
     "float int index await mro_entries instancecheck subclasscheck lt le gt ge neg pos abs invert "
@@ -104,6 +105,7 @@ def _one_by_one(statement: ast.stmt) -> Iterator[ast.stmt]:
 
 def _is_guarded(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.ImportFrom):
+        # A `__future__` import has to come before everything else, and no `try` may be around it.
         return not statement.level and statement.module != "__future__"
     if isinstance(statement, (ast.Assign, ast.Expr)):
         return isinstance(statement.value, (ast.Attribute, ast.Call))
@@ -117,6 +119,7 @@ def _guarded(statement: ast.stmt) -> ast.Try:
     assert isinstance(guarded, ast.Try)
     for node in ast.walk(guarded):
         ast.copy_location(node, statement)
+    # Instead of `pass`.
     guarded.body = [statement]
     return guarded
 
@@ -140,6 +143,7 @@ class Lacking:
 
 def missing_package(error: BaseException | None) -> str:
     """Return the package that an error says is not installed; "" if it is another error."""
+    # The error may be of a student's own class, with attributes that fail.
     with contextlib.suppress(Exception):
         if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
             return error.name[:MOST_STATEMENT]

@@ -29,10 +29,12 @@ class Link:
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray(size)
-        view, got = memoryview(data), 0
+        view = memoryview(data)
+        got = 0
         while got < size:
             count = self.connection.recv_into(view[got:])
             if not count:
+                # Not `sys.exit`: a student's code could catch that, or go on at the exit.
                 os._exit(0)
             got += count
         return bytes(data)

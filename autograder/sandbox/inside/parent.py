@@ -157,7 +157,8 @@ def large_pages() -> None:
             elif first == "Anonymous:" and writable and int(fields[0]) >= WORTH_IT_KB:
                 regions.append((start, end))
     for start, end in regions:
-        first_page = -(-start // LARGE_PAGE) * LARGE_PAGE
+        # Only whole large pages: the start is rounded up, the end down.
+        first_page = (start + LARGE_PAGE - 1) // LARGE_PAGE * LARGE_PAGE
         last_page = end // LARGE_PAGE * LARGE_PAGE
         if last_page > first_page:
             kernel.use_large_pages(first_page, last_page, LARGE_PAGE)
@@ -178,13 +179,15 @@ def fork_guest(
         return
     try:
         worker.close()  # it brings the sockets of other guests
+        # The parent ignores it, and then the kernel would keep no exit code for the keeper.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kernel.enter_guest(uid, gid, _folders(limits))
         os.chdir(SCRATCH)
+        # The one that bubblewrap made is covered by the new scratch space.
         os.mkdir(os.environ["TMPDIR"])
         guest = os.fork()
         if guest:
-            connection.close()
+            connection.close()  # the judge notices the guest's end only if no one else has this
             keeper.keep(guest, control, limits)
         _confine(limits, filter_program, gpu)
     except BaseException as error:
@@ -193,7 +196,7 @@ def fork_guest(
             control.send(json.dumps(answer).encode())
         os._exit(1)
     try:
-        control.close()
+        control.close()  # a guest must not answer as its own keeper
         serve(connection)
     finally:  # from here on, whatever happens is the student's doing
         os._exit(1)
@@ -227,6 +230,7 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
     ):
+        # A container may allow less, and no process here can raise that.
         hard = resource.getrlimit(kind)[1]
         if hard != resource.RLIM_INFINITY:
             value = hard if value == resource.RLIM_INFINITY else min(value, hard)
@@ -237,6 +241,7 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # Last, and in this order: see `drop_capabilities`.
     kernel.drop_capabilities()
     kernel.load_filter(filter_program)
 
@@ -274,6 +279,7 @@ def serve_channel(
     Each channel has a network of its own, with nothing but a loopback device: guests of different
     workers, which run at the same time, cannot find each other there.
     """
+    # Before any guest: a guest's namespaces are made inside of these.
     kernel.enter_channel()
     if core is not None:
         with contextlib.suppress(OSError):

@@ -58,7 +58,7 @@ class Responder:
         # the notebook's values of names that the course's answers replace
         self.replaced: dict[str, Any] = {}
         self.descriptor_output = _redirect_descriptors()
-        self.seed: int | None = None
+        self.seed: int | None = None  # until torch is seeded with it
         self.streams = {
             "stdout": Stream("stdout", self.outputs, 1),
             "stderr": Stream("stderr", self.outputs, 2),
@@ -76,9 +76,11 @@ class Responder:
             try:
                 getattr(self, "do_" + message["op"])(message, blobs, reply, out)
             except wire.TooLarge as error:
-                out, reply["error"] = [], _too_large(error)
+                out = []
+                reply["error"] = _too_large(error)
             except BaseException as error:  # a SystemExit in a submission is an answer too
-                out, reply["error"] = [], self.described(error)
+                out = []
+                reply["error"] = self.described(error)
             self.flush()
             try:
                 self.link.send(reply, out)
@@ -114,6 +116,7 @@ class Responder:
         seed = int(message["seed"])
         self.seed = seed
         random.seed(seed)
+        # NumPy takes no more bits here.
         np.random.seed(seed % 2**32)
         if "torch" in sys.modules:
             self.seed_torch()
@@ -188,6 +191,7 @@ class Responder:
                 result = target(*arguments, **more)
             reply["value"] = self.encoder(out).encode(result)
         except BaseException as error:
+            # Those of a result that could be encoded only in part.
             del out[sent:]
             result = None
             reply["error"] = self.described(error)
@@ -324,6 +328,7 @@ class Responder:
 
     def hold(self, value: Any, encoder: wire.Encoder | None = None) -> Plain:
         """Keep an object here and return the handle that stands for it."""
+        # By identity, because `==` and `hash` may be the student's.
         numbers = (number for number, known in enumerate(self.handles) if known is value)
         number = next(numbers, len(self.handles))
         if number == len(self.handles):
@@ -331,6 +336,7 @@ class Responder:
         kind = type(value)
         size = None
         values = ""
+        # A student's own `__len__`, for example, may also exit.
         with contextlib.suppress(BaseException):
             values = unusual_kind(value)[:100]
         with contextlib.suppress(BaseException):
@@ -340,7 +346,7 @@ class Responder:
             "v": number,
             "type": str(kind.__name__)[:100],
             "callable": callable(value),
-            "module": hasattr(kind, "state_dict"),
+            "module": hasattr(kind, "state_dict"),  # an object itself may answer to any name
             "size": size,
             "values": values,
         }
@@ -375,6 +381,7 @@ class Responder:
             "arguments": encoder.encode(tuple(arguments)),
             "keywords": encoder.encode(more),
         }
+        # Until the answer is there: another thread must not take it, nor send in between.
         with self.link.lock:
             self.link.send(request, encoder.blobs)
             message, blobs = self.link.receive()
@@ -430,6 +437,7 @@ def _redirect_descriptors() -> Callable[[], str]:
             data = os.pread(reader, MOST_OUTPUT, seen)
         except OSError:
             return ""
+        # All of it: what is beyond MOST_OUTPUT is dropped.
         seen = size
         return data.decode("utf-8", "replace")
 

@@ -107,6 +107,8 @@ def filter_program() -> bytes:
     add(pyseccomp.ALLOW, "socketpair", pyseccomp.Arg(0, pyseccomp.EQ, socket.AF_UNIX))
     add(no_family, "socketpair", pyseccomp.Arg(0, pyseccomp.NE, socket.AF_UNIX))
 
+    # All other new namespaces need a capability, which a guest can get only in a new user
+    # namespace.
     add(pyseccomp.ALLOW, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, kernel.CLONE_NEWUSER, 0))
     add(
         refuse,

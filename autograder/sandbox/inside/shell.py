@@ -252,6 +252,7 @@ class Shell(InteractiveShell):
         comfort.
         """
         try:
+            # One more, because IPython counts frames from itself to the cell.
             return super().run_line_magic(magic_name, line, _stack_depth + 1)
         except Exception as error:
             is_usage_error = isinstance(error, UsageError)
@@ -319,6 +320,7 @@ def make_shell() -> Shell:
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.cache_size = 50
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    # Cells are `__main__`, as in a kernel, and do not see this program's own names.
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     shell: Shell = Shell.instance(config=config, user_module=main, user_ns=main.__dict__)

@@ -28,6 +28,7 @@ def name_packages(root: str) -> None:
 def main(function: str, *arguments: str) -> None:
     """Call a function of a module next to this one."""
     folder = os.path.dirname(os.path.abspath(__file__))
+    # Python puts it first, and a student's `import kernel` would find the one here.
     sys.path[:] = [path for path in sys.path if path != folder]
     name_packages(os.path.dirname(os.path.dirname(folder)))
     module, _, name = function.rpartition(".")

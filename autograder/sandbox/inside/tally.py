@@ -43,7 +43,8 @@ class Tally:
     def __init__(self, longest: float):
         self.longest = longest
         self.cpu = self.idle = self.disk = 0.0
-        self._totals, self._middle = [0.0, 0.0, 0.0], 0.0
+        self._totals = [0.0, 0.0, 0.0]
+        self._middle = 0.0
 
     def add(self, look: Look, elapsed: float) -> None:
         """Take account of a look, so many seconds after the last."""

@@ -38,6 +38,7 @@ def recipe(module: Any) -> dict[str, Any]:
     for name in parameters_of(kind):  # type: ignore[arg-type]
         argument = getattr(module, name, None)
         if name == "bias":
+            # Its value is the parameter itself; the argument says whether there is one.
             argument = any(path.endswith("bias") for path, _ in module.named_parameters())
         if argument is not None and type(argument) in (bool, int, float, str, tuple, list):
             arguments[name] = argument
@@ -53,6 +54,7 @@ def recipe(module: Any) -> dict[str, Any]:
 @functools.cache
 def parameters_of(kind: Any) -> list[str]:
     """Return the names of the arguments that a class takes."""
+    # The first one is `self`.
     return list(inspect.signature(kind.__init__).parameters)[1:]
 
 
@@ -73,6 +75,7 @@ def rebuild(description: dict[str, Any]) -> Any:
     module = kind(**description["arguments"])
     parameter = next(iter(description["state"].values()), None)
     if parameter is not None:
+        # Loading a state keeps the type that the module has.
         module = module.to(parameter.dtype)
     module.load_state_dict(description["state"])
     return module.train(description["training"])
