@@ -208,8 +208,13 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
         as_run = records.as_run(notebook, page.stem, Path(values) if rerun else None, keep_times)
         for number, source in as_run.items():
             recorded[number].source = source
+        # A busy kernel sends a line in parts, and myst-nb would make a line of each.
         client = nbclient.NotebookClient(
-            notebook, timeout=limit, record_timing=False, on_cell_start=note
+            notebook,
+            timeout=limit,
+            record_timing=False,
+            on_cell_start=note,
+            coalesce_streams=True,
         )
         try:
             client.execute(cwd=str(page.parent), env=environment())

@@ -25,3 +25,13 @@ def test_a_page_has_changed_when_a_file_that_its_code_names_has(tmp_path, monkey
         path.write_text(text, encoding="utf8")
         digests.append(run_pages.digest(page, notebook))
     assert len(set(digests)) == 3
+
+
+@pytest.mark.slow
+def test_a_line_that_arrives_in_parts_is_one_line(tmp_path):
+    """As on a busy machine, where the kernel sends what a cell has printed so far."""
+    cell = nbformat.v4.new_code_cell('print("all", end=" ", flush=True)\nprint("is well")')
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    notebook, _seconds, failure = run_pages.execute(tmp_path / "page.md", notebook)
+    assert not failure
+    assert [output.text for output in notebook.cells[0].outputs] == ["all is well\n"]
