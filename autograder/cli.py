@@ -69,13 +69,13 @@ def main() -> None:
         sys.exit(Status.FAULT)
 
 
-def doctor(as_json: Json = False, course: Root = ROOT) -> None:
+def doctor(as_json: Json = False, root: Root = ROOT) -> None:
     """Show what this machine has and lacks for reading, checking, grading and building."""
     from autograder.commands import documents
     from autograder.commands.doctor import findings
 
     with document("doctor", as_json) as result:
-        found_items = list(findings(course.resolve()))
+        found_items = list(findings(root.resolve()))
         result.update(documents.of_findings(found_items))
         if not as_json:
             _show_findings(found_items)
@@ -99,7 +99,7 @@ def _show_findings(items: "list[Finding]") -> None:
     }
     for finding in items:
         table.add_row(
-            marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
+            marks[finding.state], finding.item, escape(finding.value), escape(finding.note)
         )
     out.print(table)
 

@@ -60,7 +60,7 @@ class Run(NbGraderPreprocessor):
         limits = worker.limits[exercise.name]
         unit = Submission(names["student"], exercise, _submitted(self.config, names)).read(limits)
         record = record_of(course, unit.student, unit.assignment)
-        graded = record.seed if record and record.submission == unit.digest else None
+        graded = record.seed if record and record.submission_digest == unit.digest else None
         drawn = seeds.Seeds(course).for_submission(unit.assignment, unit.digest, graded)
         unit.seed, unit.guest_seed = drawn
         outcome = worker.grade(unit)
@@ -158,7 +158,9 @@ def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
 
 
 def _course(config: Config) -> Course:
-    return Course(root=Path(config.CourseDirectory.get("root") or Path.cwd()), into=Path.cwd())
+    return Course(
+        root=Path(config.CourseDirectory.get("root") or Path.cwd()), output_folder=Path.cwd()
+    )
 
 
 def _limits(config: Config) -> Limits:

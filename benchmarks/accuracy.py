@@ -80,7 +80,7 @@ def counted(exercise, subject):
         report = exercise.suite.examine(subject, answer, seed=SEED, diagnosis=False)
         lost.append((answer.__name__, answer_trials.lost(report)))
     most = SLOW.get(exercise.folder.name, rewrites.MOST)
-    anew = [(own.name, why) for own, why in rewrites.tried(exercise, subject, most, SEED)]
+    anew = [(own.name, why) for own, why in rewrites.try_rewrites(exercise, subject, most, SEED)]
     for name, why in lost + anew:
         if why:
             out.print(f"  {subject}: {name} {why}", style="red")

@@ -235,7 +235,7 @@ def measured(options, name):
     that it took.
     """
     submitted = make_class(options.work, name, MEASURED)
-    course = Course(root=ROOT, into=fresh(options.work / "measured"))
+    course = Course(root=ROOT, output_folder=fresh(options.work / "measured"))
     by_method = {"grade": [], "page": []}
 
     class Noting(backends.Local):
@@ -255,9 +255,9 @@ def measured(options, name):
             return job, answer
 
     session = Session(course, course.exercises([name]), submitted)
-    session.isolate(True, False, out.print)
+    session.choose_sandbox(True, False, out.print)
     with session:
-        session.batch.backend = lambda: Noting(1, session.setting, session.place.pool)
+        session.batch.make_backend = lambda: Noting(1, session.worker_config, session.place.pool)
         for _ in session.run():
             pass
     # the first waits for the warm parent
@@ -279,20 +279,23 @@ def measure_writer(options, known):
     known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[], busy=busy())
     cluster.work = replayed
     for share in SHARES:
-        course, start = Course(root=ROOT, into=fresh(options.work / "writer")), time.time()
+        course, start = Course(root=ROOT, output_folder=fresh(options.work / "writer")), time.time()
         place = Replaying(f"local:{SIMULATED}", answers, share)
         session = Session(course, course.exercises([name]), submitted, place=place)
-        session.isolate(True, False, out.print)
+        session.choose_sandbox(True, False, out.print)
         begun, ended = {}, {}
         with session:
             for step, _, _ in session.run():
                 begun.setdefault(step, time.perf_counter())
                 ended[step] = time.perf_counter()
-        if len(records(course.into)) != count or graders.pages(course.into, name) != count:
+        if (
+            len(records(course.output_folder)) != count
+            or graders.pages(course.output_folder, name) != count
+        ):
             raise SystemExit(f"Not every one of {count} has a record and a page.")
         pages = (count - 1) / (ended["page"] - begun["page"])
         spent = {phase: 1e3 * seconds / count for phase, seconds in session.timer.seconds.items()}
-        run = {"share": share, "pages": pages, **rate_of(course.into, start)}
+        run = {"share": share, "pages": pages, **rate_of(course.output_folder, start)}
         run["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
         known["runs"].append(run)
         out.print(

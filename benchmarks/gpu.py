@@ -39,7 +39,7 @@ sys.path.append(str(ROOT))  # for a Python in which the course is not installed
 
 from gpu_record import Record  # noqa: E402
 
-from autograder.racing.gpu_conditions import watched  # noqa: E402
+from autograder.racing.gpu_conditions import sample_conditions  # noqa: E402
 
 RECORD = ROOT / "book" / "data" / "gpu.json"
 ALL = "all"
@@ -222,7 +222,7 @@ def conditions(record, part):
     """
     found = {}
     try:
-        with watched() as found:
+        with sample_conditions() as found:
             yield
     finally:
         if found:

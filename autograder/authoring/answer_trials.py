@@ -63,7 +63,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Tried:
+class AnswerTrials:
     """The results for the listed answers of one function, which has these checks."""
 
     subject: str
@@ -72,7 +72,7 @@ class Tried:
     right: list[Right]
 
 
-def tried(exercise: loader.Loaded, subject: str) -> Tried:
+def try_answers(exercise: loader.Loaded, subject: str) -> AnswerTrials:
     """Try the answers that are listed for a function, with each of `SEEDS`."""
     suite = exercise.suite
     checks = [check for check in suite.checks_of(subject) if not machine.fails(check.on)]
@@ -102,7 +102,9 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
         right.append(Right(answer.__name__, next(filter(None, map(lost, reports)), "")))
-    return Tried(subject, [check.__name__ for check in suite.checks_of(subject)], wrong, right)
+    return AnswerTrials(
+        subject, [check.__name__ for check in suite.checks_of(subject)], wrong, right
+    )
 
 
 def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
@@ -125,24 +127,24 @@ def lost(report: Report) -> str:
     did.
     """
     for result in report.results:
-        if result.status.costs_points or result.on == "own":
+        if result.status.costs_points or result.on == machine.OWN_ANSWER:
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
     return ""
 
 
-def results(folder: Path) -> list[Tried]:
+def results(folder: Path) -> list[AnswerTrials]:
     """Return the results for an exercise's answers: from its record or, if none is valid,
     computed now.
     """
     exercise = loader.load(folder)
     recorded = verified.read(folder)
     if recorded is None:
-        return [tried(exercise, subject) for subject in exercise.subjects]
+        return [try_answers(exercise, subject) for subject in exercise.subjects]
     return [_recorded(exercise, subject, function) for subject, function in recorded.items()]
 
 
 def to_record(
-    exercise: loader.Loaded, trials: Iterable[Tried]
+    exercise: loader.Loaded, trials: Iterable[AnswerTrials]
 ) -> tuple[set[str], dict[str, verified.Function]]:
     """Return what this machine lacked to verify an exercise, and the record for each function.
 
@@ -169,7 +171,7 @@ def to_record(
     return {on for on in needs - GPU if machine.fails(on)}, functions
 
 
-def _recorded(exercise: loader.Loaded, subject: str, function: verified.Function) -> Tried:
+def _recorded(exercise: loader.Loaded, subject: str, function: verified.Function) -> AnswerTrials:
     """Return the recorded results for a function's answers, with the exercise's words for them."""
     checks, listed = exercise.suite.checks_of(subject), _listed(exercise, subject)
     titles = {check.__name__: check.title for check in checks}
@@ -180,7 +182,7 @@ def _recorded(exercise: loader.Loaded, subject: str, function: verified.Function
         answer = listed[name]
         recognised, advice = name not in function.unrecognised, not worth & set(failed)
         wrong.append(Wrong(name, answer.label, answer.hint, named, recognised, [], advice))
-    return Tried(subject, list(titles), wrong, [Right(name, "") for name in function.right])
+    return AnswerTrials(subject, list(titles), wrong, [Right(name, "") for name in function.right])
 
 
 def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:

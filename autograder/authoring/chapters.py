@@ -187,7 +187,7 @@ def files(root: Path) -> list[Path]:
     return sorted(root.glob(f"book/*/{ENTRIES}"))
 
 
-def of_page(page: str, root: Path) -> str:
+def chapter_of_page(page: str, root: Path) -> str:
     """Return the name of the chapter that a page belongs to, such as 01-qkv for 01-qkv-deeper: its
     first page's.
 
@@ -204,7 +204,7 @@ def order(page: str, root: Path) -> tuple[str, bool, bool, str]:
     """Return what pages are sorted by: each chapter's first page, the others by name, those that
     go deeper last.
     """
-    name, chapter = PurePosixPath(page).name, of_page(page, root)
+    name, chapter = PurePosixPath(page).name, chapter_of_page(page, root)
     return chapter, name != chapter, name.endswith(DEEPER), name
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from autograder.authoring import loader
 from autograder.checking import Message, Result
-from autograder.checking.diagnosis import Diagnosis, alike
+from autograder.checking.diagnosis import Diagnosis, outcome_if_alike
 from autograder.checking.relations import confirmed
 from autograder.checking.subject import attempt
 
@@ -65,7 +65,7 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feed
         diagnosis.without = [wrong]
         relations_by_message.clear()
         report = exercise.suite.examine(
-            subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis
+            subject, wrong, seed=seed, run_attempt=remembered, diagnosis=diagnosis
         )
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
@@ -91,7 +91,7 @@ def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Res
     named = next(answer for answer in listed if answer.__name__ == result.cause)
     for seed in OTHER_SEEDS:
         first = attempt(check, wrong, seed)
-        if first.failure and not alike(check, named, seed, first):
+        if first.failure and not outcome_if_alike(check, named, seed, first):
             return True
     return False
 

@@ -95,7 +95,7 @@ def load(folder: Path) -> Loaded:
     finally:
         sys.path[:] = before
     if hasattr(checks, "suite"):
-        checks.suite.answers = answers
+        checks.suite.answer_modules = answers
     return Loaded(folder, checks, answers, source.read(folder / f"{folder.name}.py"))
 
 
@@ -110,6 +110,6 @@ def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, lis
     diagnosis = Diagnosis(remembered)
     for wrong in exercise.suite.listed("wrong_for", subject):
         report = exercise.suite.examine(
-            subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis
+            subject, wrong, seed=seed, run_attempt=remembered, diagnosis=diagnosis
         )
         yield wrong, [result for result in report.results if result.status.does_not_hold]

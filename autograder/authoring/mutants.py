@@ -322,21 +322,25 @@ def _line(node: ast.AST) -> str:
 def _nodes(
     parent: ast.AST, statement: ast.AST
 ) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, ast.AST]]:
-    """Yield (parent, field, index, child, statement) for each node that may be changed, from the
-    top.
+    """Yield (parent, field name, index, child, statement) for each node that may be changed, from
+    the top.
 
     `statement` is the statement that contains the child, or the child itself if it is one.
     """
-    for name, value in ast.iter_fields(parent):
-        if name in ("decorator_list", "args", "returns") and isinstance(parent, ast.FunctionDef):
+    for field_name, value in ast.iter_fields(parent):
+        if field_name in ("decorator_list", "args", "returns") and isinstance(
+            parent, ast.FunctionDef
+        ):
             continue
-        if name in ("decorator_list", "bases", "keywords") and isinstance(parent, ast.ClassDef):
+        if field_name in ("decorator_list", "bases", "keywords") and isinstance(
+            parent, ast.ClassDef
+        ):
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
             within = child if isinstance(child, ast.stmt) else statement
-            yield parent, name, index, child, within
+            yield parent, field_name, index, child, within
             if type(child) not in MESSAGES:
                 yield from _nodes(child, within)
 
@@ -360,25 +364,25 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
     Parameters
     ----------
     function : ast.FunctionDef or ast.ClassDef
-        Its body is left as it was.
+        Loses its docstrings, and all decorators but `triton.jit`; otherwise left as it was.
     subject, answer : str
         The function that students write, and which right answer to it this is.
     """
     function.decorator_list = [
         decorator for decorator in function.decorator_list if ast.unparse(decorator) == "triton.jit"
     ]
-    methods = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
+    functions = [function] if isinstance(function, ast.FunctionDef) else _methods(function)
     parameters_at = dict[int, list[str]]()
-    for part in {function, *methods}:
+    for part in {function, *functions}:
         if ast.get_docstring(part) is not None:
             part.body = part.body[1:]
-    for method in methods:
-        parameters = [argument.arg for argument in method.args.args if argument.arg != "self"]
-        parameters_at |= dict.fromkeys(map(id, ast.walk(method)), parameters)
+    for each in functions:
+        parameters = [argument.arg for argument in each.args.args if argument.arg != "self"]
+        parameters_at |= dict.fromkeys(map(id, ast.walk(each)), parameters)
     seen = {ast.unparse(function)}
-    names: dict[str, int] = {}
+    counts_by_name: dict[str, int] = {}
     mutants: list[Mutant] = []
-    for parent, name, index, child, statement in _nodes(function, function):
+    for parent, field_name, index, child, statement in _nodes(function, statement=function):
         changes: list[ast.AST] = []
         if isinstance(child, ast.stmt):
             changes = [*_statements(child), ast.Pass()]
@@ -389,7 +393,7 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             changes += [_with(child, ifs=ifs) for ifs in _without(child.ifs)]
         before = _line(statement)
         for change in changes:
-            _put(parent, name, index, change)
+            _put(parent, field_name, index, change)
             try:
                 source = ast.unparse(ast.fix_missing_locations(function))
                 _compiled(source, answer)
@@ -397,17 +401,17 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             except (SyntaxError, ValueError):  # such as a slice outside an index
                 continue
             finally:
-                _put(parent, name, index, child)
+                _put(parent, field_name, index, child)
             if source in seen:
                 continue
             seen.add(source)
-            helper = "" if function.name in (subject, answer) else f", {function.name}"
+            of_helper = "" if function.name in (subject, answer) else f", {function.name}"
             if isinstance(change, ast.Pass):
                 after = DROPPED
-            mutant_name = f"{answer}{helper}: {before}  ->  {after}"
-            names[mutant_name] = names.get(mutant_name, 0) + 1
-            if names[mutant_name] > 1:
-                mutant_name += f"  #{names[mutant_name]}"
+            mutant_name = f"{answer}{of_helper}: {before}  ->  {after}"
+            counts_by_name[mutant_name] = counts_by_name.get(mutant_name, 0) + 1
+            if counts_by_name[mutant_name] > 1:
+                mutant_name += f"  #{counts_by_name[mutant_name]}"
             mutants.append(Mutant(subject, answer, mutant_name, source))
     return mutants
 
@@ -419,11 +423,11 @@ def _compiled(source: str, answer: str) -> CodeType:
         return compile(source, answer, "exec", dont_inherit=True)
 
 
-def _put(parent: ast.AST, name: str, index: int | None, child: ast.AST) -> None:
+def _put(parent: ast.AST, field_name: str, index: int | None, child: ast.AST) -> None:
     if index is None:
-        setattr(parent, name, child)
+        setattr(parent, field_name, child)
     else:
-        getattr(parent, name)[index] = child
+        getattr(parent, field_name)[index] = child
 
 
 # The mutants of an exercise.
@@ -647,7 +651,7 @@ def examined(
 
 
 @dataclass
-class Row:
+class MutantCounts:
     """The results for the mutants of one function.
 
     `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a
@@ -686,10 +690,10 @@ SHOWN = (
     "equal",
     "equal_in_sample",
 )
-"""The parts of a `Row` that the book and the tests need."""
+"""The parts of a `MutantCounts` that the book and the tests need."""
 
 
-def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
+def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> MutantCounts:
     """Count the results for a function's mutants, of which there are `made`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
     both = list(zip(mutants, outcomes, strict=True))
@@ -698,10 +702,10 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
         mutant.name for mutant, outcome in both if not (outcome.survived or outcome.killed)
     ]
     sample = {mutant.name for mutant in sample_of(mutants)}
-    by: dict[str, int] = {}
+    kills_by_check: dict[str, int] = {}
     for outcome in dead:
-        by[outcome.first[0]] = by.get(outcome.first[0], 0) + 1
-    return Row(
+        kills_by_check[outcome.first[0]] = kills_by_check.get(outcome.first[0], 0) + 1
+    return MutantCounts(
         made=made,
         examined=len(mutants),
         killed=len(dead),
@@ -715,12 +719,12 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int) -> Row:
         equal_in_sample=len(sample.intersection(passed)),
         passed=passed,
         without_result=without_result,
-        by=dict(sorted(by.items())),
+        by=dict(sorted(kills_by_check.items())),
     )
 
 
 def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return a course's recorded results: for each exercise and each function, its `Row`'s
+    """Return a course's recorded results: for each exercise and each function, its `MutantCounts`'s
     `SHOWN`.
     """
     return _read(root / RECORD)
@@ -749,7 +753,7 @@ class Findings:
     `rows` has the counts for each function, `accepted` how many of its mutants may pass.
     """
 
-    rows: dict[str, Row]
+    rows: dict[str, MutantCounts]
     accepted: dict[str, int]
 
     def survived(self, subject: str) -> int:

@@ -417,7 +417,7 @@ def _wrapped(subject: Any, wrapper: Wrapper) -> Any:
     )
 
 
-def tried(
+def try_rewrites(
     exercise: loader.Loaded, subject: str, most: int = MOST, seed: int = 1
 ) -> Iterator[tuple[Rewrite, str]]:
     """Yield each rewrite of a function, and in words the first check in which it lost points; ""

@@ -5,7 +5,7 @@ with these.
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -126,7 +126,7 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         The English one, `NN-name.ipynb`.
     language : str
     translated : dict of str
-        Texts in that language, by the English ones that `of_notebook` returns.
+        Texts in that language, by the English ones that `notebook_texts` returns.
     """
     notebook: Notebook = nbformat.read(released, as_version=4)
     name = Exercise(released.stem).edition(language).name
@@ -153,7 +153,7 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
     return notebook
 
 
-def of_notebook(folder: Path) -> list[Text]:
+def notebook_texts(folder: Path) -> list[Text]:
     """Return the texts of an exercise's notebook, in its order."""
     texts: list[Text] = []
 
@@ -171,7 +171,7 @@ def of_notebook(folder: Path) -> list[Text]:
 # The texts of feedback.
 
 
-def of_checks(folder: Path) -> list[Text]:
+def check_texts(folder: Path) -> list[Text]:
     """Return the texts of feedback for one exercise: where to read, titles of checks, sentences,
     labels and hints.
     """
@@ -189,7 +189,7 @@ def of_checks(folder: Path) -> list[Text]:
     return [*exercise.suite.read.values(), *titles, *sentences, *feedback]
 
 
-def of_engine() -> list[Text]:
+def engine_texts() -> list[Text]:
     """Return the engine's texts for students, in all exercises."""
     texts: list[Text] = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -204,7 +204,7 @@ def of_engine() -> list[Text]:
     return [*texts, STRETCHED, STRETCHED_HINT]
 
 
-def of_graders() -> list[Text]:
+def grader_texts() -> list[Text]:
     """Return the texts that only graders read: of the table that `grade` prints, and of the
     report.
     """
@@ -224,20 +224,23 @@ def in_template(path: Path) -> Iterator[Text]:
         yield from [texts] if function == COUNTED else texts[:1]
 
 
-def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
+def in_python(path: Path, literal_pattern: re.Pattern[str]) -> list[Text]:
     """Return the texts of feedback in a Python file, in order.
 
-    These are the texts passed to `CALLS`, directly or through a name in the file, and those that
-    `sign` finds, except documentation and texts in an f-string, a declaration (`PASSED_OVER`) or an
-    error.
+    1. The first argument of each call of one of `CALLS`: a literal, or a name that the file
+       assigns.
+    2. The literals of a loop whose variable is such an argument.
+    3. Any other literal in which `literal_pattern` finds something, except documentation, parts of
+       f-strings, and arguments of errors and declarations (`PASSED_OVER`).
+
+    A call of `counted` gives one entry, the singular and the plural.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts: dict[tuple[int, int], Text] = {}
-    names: set[str] = set()
+    text_at: dict[tuple[int, int], Text] = {}
 
     def add(node: ast.AST) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and has_words(node.value):
-            texts[node.lineno, node.col_offset] = node.value
+            text_at[node.lineno, node.col_offset] = node.value
         elif isinstance(node, ast.IfExp):
             add(node.body)
             add(node.orelse)
@@ -245,61 +248,66 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
             for value in node.values:
                 add(value)
 
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _called(node) in CALLS and node.args
-    ]
+    calls = _text_calls(ast.walk(tree))
+    passed_names: set[str] = set()
     for call in calls:
-        text = call.args[0]
-        add(text)
-        names.add(ast.unparse(text.value if isinstance(text, ast.Subscript) else text))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names:
-            add(node.value)
+        argument = call.args[0]
+        add(argument)
+        named = argument.value if isinstance(argument, ast.Subscript) else argument
+        passed_names.add(ast.unparse(named))
+    for name, value in _assignments(ast.walk(tree)):
+        if name in passed_names:
+            add(value)
     for node in _in_loops(tree):
         add(node)
     for node in _sentences(tree):
-        if sign.search(str(node.value)):
+        if literal_pattern.search(str(node.value)):
             add(node)
     for call in calls:
-        if _called(call) != COUNTED or len(call.args) < 2:
+        if _function_name(call) != COUNTED or len(call.args) < 2:
             continue
         singular, plural = call.args[:2]
         if isinstance(singular, ast.Constant) and isinstance(plural, ast.Constant):
-            texts[singular.lineno, singular.col_offset] = str(singular.value), str(plural.value)
-            texts.pop((plural.lineno, plural.col_offset), None)
-    return [texts[position] for position in sorted(texts)]
+            text_at[singular.lineno, singular.col_offset] = str(singular.value), str(plural.value)
+            text_at.pop((plural.lineno, plural.col_offset), None)
+    return [text_at[position] for position in sorted(text_at)]
+
+
+def _text_calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    """Return the calls of `CALLS` among these nodes that have an argument."""
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and _function_name(node) in CALLS and node.args
+    ]
+
+
+def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the target, as text, and the value of each assignment, with and without a type."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            yield ast.unparse(node.targets[0]), node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield ast.unparse(node.target), node.value
 
 
 def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the literal values of loops whose variable is passed to one of `CALLS`."""
-    written = {
-        ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-    }
+    assigned = dict(_assignments(tree.body))
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
         inside = list(ast.walk(function))
-        calls = [
-            node
-            for node in inside
-            if isinstance(node, ast.Call) and _called(node) in CALLS and node.args
-        ]
-        names = {ast.unparse(call.args[0]) for call in calls}
+        passed_names = {ast.unparse(call.args[0]) for call in _text_calls(inside)}
         for loop in inside:
             if isinstance(loop, ast.For | ast.comprehension):
                 targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
                 for index, target in enumerate(targets):
-                    if ast.unparse(target) in names:
-                        yield from _loop_values(loop.iter, written, index)
+                    if ast.unparse(target) in passed_names:
+                        yield from _loop_values(loop.iter, assigned, index)
 
 
-def _loop_values(
-    values: ast.AST, written: dict[str, ast.expr | None], index: int
-) -> Iterator[ast.AST]:
+def _loop_values(values: ast.AST, assigned: dict[str, ast.expr], index: int) -> Iterator[ast.AST]:
     """Yield the literal values that a loop assigns to one of its targets."""
     if (
         isinstance(values, ast.Call)
@@ -307,7 +315,7 @@ def _loop_values(
         and values.func.attr == "items"
     ):
         values = values.func.value
-    literal = written.get(ast.unparse(values)) or values
+    literal = assigned.get(ast.unparse(values), values)
     if isinstance(literal, ast.Dict):
         yield from filter(None, literal.values if index else literal.keys)
     elif isinstance(literal, ast.Tuple | ast.List):
@@ -315,7 +323,8 @@ def _loop_values(
             yield element.elts[index] if isinstance(element, ast.Tuple) else element
 
 
-def _called(call: ast.Call) -> str:
+def _function_name(call: ast.Call) -> str:
+    """Return the name of a called function, without what is before its last dot."""
     return ast.unparse(call.func).rpartition(".")[2]
 
 
@@ -324,7 +333,7 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node
     passed_over = isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Call) and bool(PASSED_OVER.search(_called(node)))
+        isinstance(node, ast.Call) and bool(PASSED_OVER.search(_function_name(node)))
     )
     if not passed_over:
         for part in ast.iter_child_nodes(node):
@@ -335,7 +344,7 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
 # Which text belongs in which catalog.
 
 
-def texts(root: Path) -> dict[str, list[Text]]:
+def texts_by_catalog(root: Path) -> dict[str, list[Text]]:
     """Return the texts of a course, in order, by the catalog that each belongs in, such as
     `feedback/01-qkv`.
 
@@ -344,26 +353,26 @@ def texts(root: Path) -> dict[str, list[Text]]:
     """
     catalogs: dict[str, list[Text]] = {}
     kinds: tuple[tuple[str, list[Text], Callable[[Path], list[Text]]], ...]
-    kinds = (EXERCISES, [], of_notebook), (FEEDBACK, of_engine(), of_checks)
+    kinds = (EXERCISES, [], notebook_texts), (FEEDBACK, engine_texts(), check_texts)
     for kind, engine, extract in kinds:
         by_exercise = {
             folder.name: dict.fromkeys(extract(folder)) for folder in loader.folders(root)
         }
         count = Counter(text for own_texts in by_exercise.values() for text in own_texts)
-        engine_texts = dict.fromkeys(engine)
+        shared_by_all = dict.fromkeys(engine)
         for name, own_texts in by_exercise.items():
             catalogs[f"{kind}/{name}"] = [
-                text for text in own_texts if count[text] == 1 and text not in engine_texts
+                text for text in own_texts if count[text] == 1 and text not in shared_by_all
             ]
         catalogs[f"{kind}/{SHARED}"] = [
-            text for text in count if count[text] > 1 and text not in engine_texts
+            text for text in count if count[text] > 1 and text not in shared_by_all
         ]
-        if engine_texts:
-            catalogs[f"{kind}/{ENGINE}"] = list(engine_texts)
+        if shared_by_all:
+            catalogs[f"{kind}/{ENGINE}"] = list(shared_by_all)
             others = {text for own_texts in by_exercise.values() for text in own_texts}
             catalogs[f"{kind}/{GRADER}"] = [
                 text
-                for text in dict.fromkeys(of_graders())
-                if text not in engine_texts and text not in others
+                for text in dict.fromkeys(grader_texts())
+                if text not in shared_by_all and text not in others
             ]
     return catalogs

@@ -105,7 +105,7 @@ def write(
     left_out : iterable of str
         The values of `on=` that this machine lacks, except a GPU; a machine that has them verifies
         it again.
-    found : dict
+    results : dict
         The results for the answers of each function.
     """
     functions = {

@@ -92,7 +92,7 @@ def _verify(folder: Path) -> None:
     _solution_earns_all(exercise)
     trials = []
     for subject in exercise.subjects:
-        trials.append(answer_trials.tried(exercise, subject))
+        trials.append(answer_trials.try_answers(exercise, subject))
         _listed_answers_do_what_they_should(exercise, trials[-1])
     verified.write(folder, state, *answer_trials.to_record(exercise, trials))
 
@@ -375,7 +375,7 @@ def _solution_earns_all(exercise: "loader.Loaded") -> None:
 
 
 def _listed_answers_do_what_they_should(
-    exercise: "loader.Loaded", trial: "answer_trials.Tried"
+    exercise: "loader.Loaded", trial: "answer_trials.AnswerTrials"
 ) -> None:
     from autograder.checking import machine
 

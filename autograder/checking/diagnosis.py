@@ -139,42 +139,42 @@ class Diagnosis:
         redraw = functools.cache(lambda check, other: attempt(check, function, other))
         causes = dict(self._causes(checks, function, attempts, wrong_answers, seed, redraw))
         yield from causes.items()
-        run = [check for check in checks if check.__name__ in attempts]
-        failed = [check for check in run if attempts[check.__name__].failure]
-        answers = {wrong.__name__: wrong for wrong in wrong_answers}
+        checks_run = [check for check in checks if check.__name__ in attempts]
+        failed = [check for check in checks_run if attempts[check.__name__].failure]
+        wrong_by_name = {wrong.__name__: wrong for wrong in wrong_answers}
         # For each graded check with a cause, the listed answer that is the cause.
-        named = {
-            check.__name__: answers[causes[check.__name__].cause]
+        cause_of = {
+            check.__name__: wrong_by_name[causes[check.__name__].cause]
             for check in failed
             if check.weight and check.__name__ in causes
         }
-        answer = plain or reference_answer(right_answers)
+        reference = plain or reference_answer(right_answers)
         for check in failed:
             name = check.__name__
             if name in causes:
                 continue
-            if follows := _followed(check, attempts[name], named):
+            if follows := _followed(check, attempts[name], cause_of):
                 yield name, Finding(follows=follows)
                 continue
-            quick = plain is not None or not check.on
-            relation = self._relation(check, attempts[name], answer, seed, quick, redraw)
+            is_quick = plain is not None or not check.on
+            relation = self._relation(check, attempts[name], reference, seed, is_quick, redraw)
             yield name, Finding(relation=relation)
 
     def _relation(
         self,
         check: Check,
         observed: Attempt,
-        answer: Any,
+        reference: Any,
         seed: int,
-        quick: bool,
+        is_quick: bool,
         redraw: Callable[..., Attempt],
     ) -> str | Message:
         """Return a relation between the result and the expected one in a failed check, if other
         draws agree; else "".
 
         Right answers for kernels are kernels themselves, and without a GPU too slow to call a
-        hundred times: `quick` says whether this one is fast enough. `redraw` runs the check in
-        another draw.
+        hundred times: `is_quick` says whether the reference is fast enough. `redraw` runs the check
+        in another draw.
         """
         failure = observed.failure
         if failure is not None and failure.raised:  # there are no numbers to compare
@@ -183,15 +183,19 @@ class Diagnosis:
             return failure.relation
         if observed.seconds > QUICK or _is_same_in_each_draw(observed):
             return ""
-        if quick and answer is not None and _forward_is_wrong(check, observed, answer, seed):
+        if (
+            is_quick
+            and reference is not None
+            and _forward_is_wrong(check, observed, reference, seed)
+        ):
             return Message(FORWARD_IS_WRONG)
 
-        first = _mismatch(check, observed, answer, seed, quick)
+        first = _mismatch(check, observed, reference, seed, is_quick)
 
         def mismatches() -> list[Mismatch]:
             draws = len(OTHER_SEEDS) if single(first) else FOR_A_RELATION
             return [
-                _mismatch(check, redrawn, answer, other, quick)
+                _mismatch(check, redrawn, reference, other, is_quick)
                 for other, redrawn in _within(redraw, check, draws)
             ]
 
@@ -214,7 +218,9 @@ class Diagnosis:
         draws, with different numbers, confirm it; or it behaves alike in all the other checks and
         gets the same message, and the usual draws confirm it.
         """
-        candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
+        candidates = _Candidates(
+            checks, attempts, functools.partial(self._outcome_if_alike, seed=seed)
+        )
         wrong_answers = [wrong for wrong in wrong_answers if wrong not in self.without]
         if not candidates.ask_all(wrong_answers):
             return
@@ -229,13 +235,17 @@ class Diagnosis:
                 few_draws_suffice = not says_little(observed.calls) or (
                     candidates.explains_all(wrong) and _same_message(check, wrong, seed, observed)
                 )
-                confirm = self._alike_again if few_draws_suffice else self._alike_in_many
-                if confirm(check, wrong, observed, redraw):
+                is_confirmed = (
+                    self._confirmed_in_few_draws
+                    if few_draws_suffice
+                    else self._confirmed_in_many_draws
+                )
+                if is_confirmed(check, wrong, observed, redraw):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
 
     @staticmethod
-    def _alike_again(
+    def _confirmed_in_few_draws(
         check: Check, wrong: Any, observed: Attempt, redraw: Callable[[Check, int], Attempt]
     ) -> bool:
         """Tell whether a wrong answer also does what the function does in other draws, where
@@ -249,7 +259,7 @@ class Diagnosis:
         )
 
     @staticmethod
-    def _alike_in_many(
+    def _confirmed_in_many_draws(
         check: Check, wrong: Any, observed: Attempt, redraw: Callable[[Check, int], Attempt]
     ) -> bool:
         """Tell whether a wrong answer does what the function does in other draws, and that is
@@ -265,7 +275,7 @@ class Diagnosis:
                 numbers.append(evidence(redrawn.calls))
         return len(numbers) > 2 and len(set().union(*numbers)) > 1
 
-    def _alike(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
+    def _outcome_if_alike(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
         # Most listed answers already differ in the first call. It can be made without the rest of
         # the check, so it is compared first.
         first = self._first_call(check, seed) if observed.calls else None
@@ -274,7 +284,7 @@ class Diagnosis:
             if not same_call(observed.calls[0], answer, by_value=True):
                 return ""
         if self._attempt is None:
-            return alike(check, wrong, seed, observed)
+            return outcome_if_alike(check, wrong, seed, observed)
         listed = self._attempt(check, wrong, seed)
         if len(listed.calls) != len(observed.calls):
             return ""
@@ -302,7 +312,7 @@ class _Candidates:
         All of the function.
     attempts : mapping
         What it did in each check that was run, by the check's name.
-    alike : callable
+    outcome_if_alike : callable
         Tells what a listed answer does in a check if it is alike, from the check, the answer and
         the attempt.
     """
@@ -311,7 +321,7 @@ class _Candidates:
         self,
         checks: Sequence[Check],
         attempts: Mapping[str, Attempt],
-        alike: Callable[[Check, Any, Attempt], str],
+        outcome_if_alike: Callable[[Check, Any, Attempt], str],
     ):
         run = [check for check in checks if check.__name__ in attempts]
         self.failed = [check for check in run if attempts[check.__name__].failure]
@@ -320,8 +330,8 @@ class _Candidates:
         # other checks comes then from `_fails`, which remembers it from submission to submission.
         self._only_advice_failed = not any(check.weight for check in self.failed)
         self._attempts = attempts
-        self._alike_in = functools.cache(
-            lambda check, wrong: alike(check, wrong, attempts[check.__name__])
+        self._outcome_in = functools.cache(
+            lambda check, wrong: outcome_if_alike(check, wrong, attempts[check.__name__])
         )
         self._explained = functools.cache(self._count_explained)
         self.contradicted = functools.cache(self._is_contradicted)
@@ -339,7 +349,7 @@ class _Candidates:
                 is_relevant = check.weight or _fails(check, wrong)
                 if not (is_relevant and self._worth_asking(check, wrong)):
                     continue
-                way = self._alike_in(check, wrong)
+                way = self._outcome_in(check, wrong)
                 if way in (FAILS, FAILS_BY_VALUE):
                     ways[check.__name__] = way
             if ways:
@@ -355,7 +365,7 @@ class _Candidates:
         """
         if not check.on or not _says_nothing(self._attempts[check.__name__].calls):
             return True
-        return all(self._alike_in(other, wrong) for other in self._passed if not other.on)
+        return all(self._outcome_in(other, wrong) for other in self._passed if not other.on)
 
     def best_first(self, check: Check) -> Iterator[Any]:
         """Yield those that behave in a failed check as the function did, the one that explains
@@ -383,7 +393,7 @@ class _Candidates:
         if self._only_advice_failed:
             passed = sum(not _fails(check, wrong) for check in self._passed)
         else:
-            passed = sum(bool(self._alike_in(check, wrong)) for check in self._passed)
+            passed = sum(bool(self._outcome_in(check, wrong)) for check in self._passed)
         return len(self._ways[wrong]) + passed
 
     def _is_contradicted(self, wrong: Any) -> bool:
@@ -432,7 +442,7 @@ def _does_as(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool:
     """Tell whether a wrong answer does in a draw what the function does: passes too, or is
     alike.
     """
-    if alike(check, wrong, seed, redrawn):
+    if outcome_if_alike(check, wrong, seed, redrawn):
         return True
     return redrawn.failure is None and attempt(check, wrong, seed).failure is None
 
@@ -444,7 +454,7 @@ def reference_answer(right_answers: Sequence[Any]) -> Any:
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
-def alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> str:
+def outcome_if_alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> str:
     """Tell whether a listed wrong answer does in a check what a function did.
 
     Returns
@@ -687,11 +697,11 @@ def _same_error(a: Call, b: Call) -> bool:
     return (a.must_raise and b.must_raise) or text_of_error(a.error) == text_of_error(b.error)
 
 
-def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
+def same(a: Any, b: Any, atol: float = 0.0, by_value: bool = False) -> bool:
     """Tell whether two values are the same, numbers up to rounding.
 
     Of several arrays, one may hold only rounding errors, such as a gradient that is 0 by the
-    formula: it differs from processor to processor. Differences up to `unseen` are ignored. With
+    formula: it differs from processor to processor. Differences up to `atol` are ignored. With
     `by_value`, numbers may have any dtype, and may be in lists, tuples or arrays.
     """
     is_sequence = [isinstance(value, (tuple, list)) for value in (a, b)]
@@ -705,29 +715,31 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
             return False
         pairs = [(item, b[name]) for name, item in a.items()]
     if pairs is not None:
-        if all(same(x, y, unseen, by_value) for x, y in pairs):
+        if all(same(x, y, atol, by_value) for x, y in pairs):
             return True
-        unseen = unseen or _rounding_of(a)
-        return bool(unseen) and all(same(x, y, unseen, by_value) for x, y in pairs)
+        # Once more, with room for what rounding leaves where the numbers of one array cancel.
+        atol = atol or _rounding_of(a)
+        return bool(atol) and all(same(x, y, atol, by_value) for x, y in pairs)
     if by_value and any(is_sequence):
         a, b = _as_one_array(a), _as_one_array(b)
     x, y = as_plain(a), as_plain(b)
-    if x is None or y is None:
-        return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
-    are_numbers = "b" not in (x.dtype.kind, y.dtype.kind)
-    if x.shape != y.shape or not (_same_kind(x, y) or (by_value and are_numbers)):
+    if x is None or y is None:  # not both are numbers
+        both_are_objects = x is None and y is None
+        return both_are_objects and _same_object(a, b) and (not isinstance(a, str) or a == b)
+    neither_is_boolean = "b" not in (x.dtype.kind, y.dtype.kind)
+    if x.shape != y.shape or not (_same_kind(x, y) or (by_value and neither_is_boolean)):
         return False
-    return _same_numbers(x, y, unseen)
+    return _same_numbers(x, y, atol)
 
 
-def _same_numbers(x: Any, y: Any, unseen: float) -> bool:
-    """Tell whether two arrays of one shape have the same numbers, up to rounding and `unseen`."""
+def _same_numbers(x: Any, y: Any, atol: float) -> bool:
+    """Tell whether two arrays of one shape have the same numbers, up to rounding and `atol`."""
     if not x.size or np.array_equal(x, y):
         return True
     x, y = x.astype(float), y.astype(float)
     with np.errstate(all="ignore"):
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
-        close = np.abs(x - y) <= max(RTOL * scale, unseen)
+        close = np.abs(x - y) <= max(RTOL * scale, atol)
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
@@ -806,7 +818,9 @@ def _forward_is_wrong(check: Check, observed: Attempt, answer: Any, seed: int) -
     return right.error is None and not same(right.result[0], last.result[0], by_value=True)
 
 
-def _mismatch(check: Check, observed: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
+def _mismatch(
+    check: Check, observed: Attempt, reference: Any, seed: int, is_quick: bool
+) -> Mismatch:
     """Return the mismatch of a failed check, in which relations are searched for; an empty one
     if it passed.
     """
@@ -814,9 +828,9 @@ def _mismatch(check: Check, observed: Attempt, answer: Any, seed: int, quick: bo
     if failure is None or not observed.calls:
         return Mismatch()
     call = observed.calls[-1]
-    modules = None
-    if call.method and answer:  # the call is of something that the function under test made
-        answer = _made_by(answer, check, observed, seed) if call.method == "forward" else None
+    answer, modules = reference, None
+    if call.method and reference:  # the call is of what the function made: compare with its like
+        answer = _made_by(reference, check, observed, seed) if call.method == "forward" else None
         modules = (answer, call.function) if answer else None
     expected, got = failure.compared
     if expected is None and call.must_raise and call.error is None:
@@ -840,7 +854,7 @@ def _mismatch(check: Check, observed: Attempt, answer: Any, seed: int, quick: bo
         drawn=drawn,
         intact=same(call.arguments, drawn),
         parts=failure.parts,
-        answer=right if quick and compares else None,
+        answer=right if is_quick and compares else None,
         call=lambda *arguments: called(function, arguments).result,
         function=call.function,
         wrong=failure.wrong,

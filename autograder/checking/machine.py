@@ -24,6 +24,9 @@ LACKS = {
 }
 """The names that `on=` accepts, each with the message for a machine that lacks it."""
 
+OWN_ANSWER = "own"
+"""What points wait for if the course's own answer also fails a check."""
+
 FAULTY = "This check needs {what}, but the course's own code for it fails here as well: {reason}"
 
 NAMES = {
@@ -31,11 +34,9 @@ NAMES = {
     "triton": Message("Triton"),
     "bf16": Message("a GPU with bfloat16"),
     "compile": Message("torch.compile"),
-    "own": Message("versions with which the course's own answer passes"),
+    OWN_ANSWER: Message("versions with which the course's own answer passes"),
 }
-"""The same in a few words, and what points wait for if the course's own answer also fails a
-check.
-"""
+"""The same in a few words, with `OWN_ANSWER`."""
 
 _tried: dict[str, str] = {}
 """For each thing that was tried, why it does not work; "" if it does."""
@@ -43,7 +44,7 @@ _tried: dict[str, str] = {}
 
 def has(on: str) -> bool:
     """Tell whether this machine has what `on=` names, as far as is known without a trial."""
-    if on == "own":  # unknown until the course's own answer is examined
+    if on == OWN_ANSWER:  # unknown until the course's own answer is examined
         return True
     return _installed(on) and not _tried.get(on)
 

@@ -319,6 +319,8 @@ def parts_reached(responses: Responses) -> Claims:
         if not _same_parameters(*modules):
             return
         right, tested = (run_remote(seen_by_parts, module, (arguments,)) for module in modules)
+        # Of each part, what is wrong: "numbers", "mask" or "" for nothing; None if the part cannot
+        # be compared.
         comparisons = [
             (direction, name, _compared(direction, name, numbers, masks, tested))
             for direction, name, numbers, masks in right
@@ -326,7 +328,7 @@ def parts_reached(responses: Responses) -> Claims:
     except Exception:  # a student's process may return anything
         return
     # Go through the parts in order; remember the last one that was right.
-    before, kind = "", ""
+    before, before_direction = "", ""
     skipped = False
     for direction, name, wrong in comparisons:
         if wrong is None:
@@ -335,13 +337,13 @@ def parts_reached(responses: Responses) -> Claims:
             yield ("mask", name), Message("The mask passed to `{name}` is wrong.", name=name)
             return
         elif wrong:
-            order = "same" if name == before else kind, direction
+            order = ("same" if name == before else before_direction, direction)
             if order in FIRST_WRONG:
                 yield (*order, before, name), Message(FIRST_WRONG[order], before=before, name=name)
             return
         else:
-            before, kind = name, direction
-    if kind == "out of" and not skipped:
+            before, before_direction = name, direction
+    if before_direction == "out of" and not skipped:
         message = "The output of `{before}` is right, but the result computed from it is wrong."
         yield ("end", before), Message(message, before=before)
 

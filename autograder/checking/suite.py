@@ -221,7 +221,7 @@ class Suite:
         # functions that the course's answers replace now
         self.instead: frozenset[str] = frozenset()
         # modules of listed answers; without any, `misconceptions` is imported
-        self.answers: list[ModuleType] = []
+        self.answer_modules: list[ModuleType] = []
         self._seeds: dict[str, int] = {}  # of the last run of each function
         # for each function: the failed check, and how many hints
         self._hinted: dict[str, tuple[str, int]] = {}
@@ -270,8 +270,8 @@ class Suite:
                 raise ValueError(
                     f"{subject} has two checks called {name}: give the second another name"
                 )
-            several = [needs] if isinstance(needs, str) or callable(needs) else needs
-            needed = tuple(getattr(need, "__name__", need) for need in several)
+            need_list = [needs] if isinstance(needs, str) or callable(needs) else needs
+            needed = tuple(getattr(need, "__name__", need) for need in need_list)
             for need in needed:
                 if need not in weights:
                     known = ", ".join(weights) or "none"
@@ -336,7 +336,7 @@ class Suite:
 
         Answers that fail only on a machine with what this one lacks are left out.
         """
-        modules = self.answers or [importlib.import_module("misconceptions")]
+        modules = self.answer_modules or [importlib.import_module("misconceptions")]
         answers = [answer for module in modules for answer in answers_in(module, kind, subject)]
         return [answer for answer in answers if not machine.lacks(getattr(answer, "on", ""))]
 
@@ -389,13 +389,13 @@ class Suite:
         points: float,
         seed: int,
         host: CheckHost,
-        attempt: Callable[[Check, Any, int], Attempt] = attempt,
+        run_attempt: Callable[[Check, Any, int], Attempt] = attempt,
     ) -> Report:
         """Return the report on a function of a notebook, without what earlier functions that it
         calls do wrong.
         """
         function = host.lookup(subject)
-        report = self.examine(subject, function, points, seed, attempt=attempt)
+        report = self.examine(subject, function, points, seed, run_attempt=run_attempt)
         if any(result.status.costs_points for result in report.results):
             report = self._on_its_own(report, function, host)
         return report
@@ -540,7 +540,7 @@ class Suite:
         points: float = 1.0,
         seed: int = 0,
         *,
-        attempt: Callable[[Check, Any, int], Attempt] = attempt,
+        run_attempt: Callable[[Check, Any, int], Attempt] = attempt,
         diagnosis: Diagnosis | bool = True,
     ) -> Report:
         """Return the `Report` on `function`, an answer for `subject`.
@@ -551,7 +551,7 @@ class Suite:
         function : callable
         points : float
         seed : int
-        attempt : callable, optional
+        run_attempt : callable, optional
             Does as `subject.attempt`, and may remember what it did.
         diagnosis : Diagnosis or bool, optional
             Finds why checks failed. Default: a new one. With False, no reasons are searched for.
@@ -564,9 +564,9 @@ class Suite:
         checks = self.checks_of(subject)
         if not checks:
             raise ValueError(f"there is no check for {subject!r} in {self.module}")
-        examination = _Examination(_unwritten(subject, function))
+        examination = _Examination(_why_unwritten(subject, function))
         for check in checks:
-            self._run(check, function, seed, attempt, examination)
+            self._run(check, function, seed, run_attempt, examination)
         if diagnosis and any(observed.failure for observed in examination.attempts.values()):
             finder = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis()
             # A fault in our list of wrong answers must not cost a student points.
@@ -587,7 +587,7 @@ class Suite:
         earned = sum(result.weight for result in results if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
         score = round(float(points) * earned / total, 2)
-        most = round(float(points) * (earned + unverified) / total, 2)
+        attainable = round(float(points) * (earned + unverified) / total, 2)
         return Report(
             subject,
             float(points),
@@ -595,7 +595,7 @@ class Suite:
             seed,
             read=self.read.get(subject, ""),
             results=results,
-            pending=round(most - score, 2),
+            pending=round(attainable - score, 2),
         )
 
     def _run(
@@ -603,7 +603,7 @@ class Suite:
         check: Check,
         function: Any,
         seed: int,
-        attempt: Callable[[Check, Any, int], Attempt],
+        run_attempt: Callable[[Check, Any, int], Attempt],
         examination: "_Examination",
     ) -> None:
         """Run a check, unless it waits for another one or for another machine; enter its result."""
@@ -614,7 +614,7 @@ class Suite:
             return
         lacks = examination.lacks(check)
         if lacks is None:
-            observed = attempt(check, function, seed)
+            observed = run_attempt(check, function, seed)
             if observed.failure is not None and _is_unwritten(observed.calls):
                 message = (
                     "{function}, or a function that it calls, is not written yet: it raises "
@@ -625,7 +625,7 @@ class Suite:
                 result.message = examination.unwritten
                 return
             if reason := self._why_reference_fails(check, function, observed, seed):
-                lacks = check.on or "own", reason
+                lacks = (check.on or machine.OWN_ANSWER, reason)
         if lacks is not None:
             examination.unverified[name] = lacks
             result.on, result.message = lacks
@@ -723,7 +723,7 @@ def check_of(subject: str, name: str, title: str | None, body: Callable[[Any, An
     return check
 
 
-def _unwritten(subject: str, function: Any) -> str | Message:
+def _why_unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
         message = (

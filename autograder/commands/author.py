@@ -31,7 +31,7 @@ def release(
             "--verify", help="Also verify exercises that verified.json records as verified."
         ),
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Verify exercises and build the students' versions: solutions/ -> exercises/, through
     nbgrader.
@@ -39,33 +39,33 @@ def release(
     Skips the verification of an exercise that verified.json records as verified in its present
     state. Skips the build of an exercise that has not changed since its last release here.
     """
-    where = course_at(course)
-    chosen = where.sources(exercises or ())
+    course = course_at(root)
+    chosen = course.sources(exercises or ())
     with locks.lock(
-        where.root / "_build" / "release.lock",
+        course.root / "_build" / "release.lock",
         lambda who: warn(f"Waiting for another release to finish: {who}."),
     ):
-        _release(where, chosen, anew)
+        _release(course, chosen, anew)
     warn_of_gpus(chosen)
 
 
-def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
+def _release(course: Course, chosen: list[Exercise], anew: bool) -> None:
     """Verify and build the exercises that need it, and print what was done."""
     from autograder.authoring import verified
 
     doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
     if doubtful:
         _verify(doubtful)
-    changed = [exercise for exercise in chosen if not verified.is_released(where, exercise)]
+    changed = [exercise for exercise in chosen if not verified.is_released(course, exercise)]
     if changed:
-        _build(where, changed)
+        _build(course, changed)
     for exercise in chosen:
         word = "Unchanged:"
         if exercise in changed:
             word = "Released"
         elif exercise in doubtful:
             word = "Verified"
-        say(f"{word} {short(exercise.released, where)}")
+        say(f"{word} {short(exercise.released, course)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
         say(
@@ -90,7 +90,7 @@ def _verify(exercises: list[Exercise]) -> None:
         raise UserError(faults[0])
 
 
-def _build(where: Course, exercises: list[Exercise]) -> None:
+def _build(course: Course, exercises: list[Exercise]) -> None:
     """Build the students' versions of verified exercises."""
     from autograder.authoring import release, verified
 
@@ -98,8 +98,8 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
         task = progress.add_task("", total=len(exercises))
         for exercise in exercises:
             progress.update(task, description=exercise.name)
-            release.release(where, exercise)
-            verified.note_release(where, exercise)
+            release.release(course, exercise)
+            verified.note_release(course, exercise)
             progress.advance(task)
 
 
@@ -110,7 +110,7 @@ def new(
     exercise_only: Annotated[
         bool, typer.Option("--exercise-only", help="Make no chapter of the book.")
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Make a small working chapter and its exercise, as a starting point for your own.
 
@@ -119,22 +119,22 @@ def new(
     """
     from autograder.authoring.new import make
 
-    where = course_at(course)
-    paths, listed = make(where, name, exercise_only)
+    course = course_at(root)
+    paths, listed = make(course, name, exercise_only)
     for path in paths:
-        say(f"Made {short(path, where)}")
+        say(f"Made {short(path, course)}")
     for path in listed:
-        say(f"Listed in {short(path, where)}")
+        say(f"Listed in {short(path, course)}")
     build = ", then make book" if listed else ""
     say(f"Next: replace them with your own, then run python -m autograder release {name}{build}")
 
 
-def lists(course: Root = ROOT) -> None:
+def lists(root: Root = ROOT) -> None:
     """Rewrite the lists of chapters, in _toc.yml and README.md, from book/NN-name/entries.md."""
     from autograder.authoring import chapters
 
-    where = course_at(course)
-    written = chapters.write(where.root)
+    course = course_at(root)
+    written = chapters.write(course.root)
     for name in written:
         say(f"Wrote {name}")
     if not written:
@@ -145,14 +145,14 @@ def chapter(
     name: Annotated[
         str, typer.Argument(help="Its number or name, such as 06.", show_default=False)
     ],
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """List the files of a chapter, and what it enters into pages that chapters share, each entry
     with its line.
     """
     from autograder.authoring import chapters
 
-    known = list(chapters.read(course_at(course).root).values())
+    known = list(chapters.read(course_at(root).root).values())
     chosen = [entry for entry in known if name in (entry.name, entry.name[:2], str(entry.number))]
     if not chosen:
         listed = ", ".join(entry.name for entry in known)
@@ -177,7 +177,7 @@ def mutants(
     jobs: Annotated[
         int, typer.Option(help="How many to run at a time.", show_default="one per core")
     ] = 0,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Change right answers in one place at a time, and count how many of these mutants the checks
     reject.
@@ -189,7 +189,7 @@ def mutants(
     from autograder.authoring.mutants import look_at
 
     passed = True
-    for exercise in course_at(course).sources(exercises or ()):
+    for exercise in course_at(root).sources(exercises or ()):
         findings = look_at(exercise, function, jobs or None, accept)
         table = Table(title=exercise.name, title_justify="left")
         for head in (
@@ -225,14 +225,14 @@ def mutants(
         raise typer.Exit(Status.FAILED)
 
 
-def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
+def hint_coverage(exercises: Names = None, root: Root = ROOT) -> None:
     """Estimate how many unknown wrong answers would get a hint.
 
     Takes each known wrong answer off the list in turn, and checks it as if it were unknown.
     """
     from autograder.authoring.hint_coverage import table
 
-    for exercise in course_at(course).sources(exercises or ()):
+    for exercise in course_at(root).sources(exercises or ()):
         with err.status(exercise.name):
             rows = table(exercise.solution)
         out.print(rows)

@@ -47,7 +47,7 @@ The exercises are in `exercises/`, one folder each. Open one, and run its cells 
 
 def bundle(
     folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Make a folder for a classroom without a network: Python packages, the built book, and the
     exercises.
@@ -55,16 +55,16 @@ def bundle(
     Its README has the commands that students need. The packages are for machines with the same
     system and Python version as this one.
     """
-    where = course_at(course)
-    exercises = where.exercises()
-    book = where.root / "_build" / "html"
+    course = course_at(root)
+    exercises = course.exercises()
+    book = course.root / "_build" / "html"
     if not (book / "index.html").exists():
         raise UserError(
             f"The book is not built: {book / 'index.html'} does not exist. Run: make book"
         )
     if not exercises:
         raise UserError(
-            f"There are no exercises in {where.root / 'exercises'}. Run: python -m "
+            f"There are no exercises in {course.root / 'exercises'}. Run: python -m "
             "autograder release"
         )
     stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]

@@ -73,7 +73,7 @@ def _exercises(context: typer.Context, incomplete: str) -> list[str]:
     """Return the names of exercises that begin like this, for the shell; none if the folder is
     not a course.
     """
-    course = course_at(context.params.get("course") or ROOT)
+    course = course_at(context.params.get("root") or ROOT)
     try:
         exercises = [*course.exercises(), *course.sources()]
     except (UserError, OSError):
@@ -179,7 +179,7 @@ def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
     named.
     """
     root = root.resolve()
-    return Course(root=root, into=into.resolve() if into else root, db=db)
+    return Course(root=root, output_folder=into.resolve() if into else root, db=db)
 
 
 def keep_private(course: Course) -> None:

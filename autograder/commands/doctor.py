@@ -38,9 +38,9 @@ class Finding:
     it) or optional (it is absent, but only some work needs it).
     """
 
-    what: str
+    item: str
     state: str
-    found: str
+    value: str
     note: str
 
 
@@ -288,7 +288,7 @@ def _shared(root: Path) -> Iterator[Finding]:
             return
         from autograder.exchange import permissions
 
-        faults = list(permissions.faults(course))
+        faults = list(permissions.problems(course))
         for fault in faults:
             yield Finding("Shared machine", "unsafe", f"{fault.path}: {fault.risk}", fault.fix)
         if not faults:

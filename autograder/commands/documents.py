@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from autograder.commands.doctor import Finding
     from autograder.grades.changes import Change
     from autograder.grades.item_analysis import Comparison
-    from autograder.grades.report import Assignment, Beside, Column, Page, Row
+    from autograder.grades.report import (
+        Assignment,
+        ClassReport,
+        Column,
+        ComparedClass,
+        SubmissionRow,
+    )
     from autograder.grading.session import Session
 
 
@@ -85,22 +91,24 @@ def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any
     }
 
 
-def of_report(page: "Page", path: Path) -> dict[str, Any]:
+def of_report(class_report: "ClassReport", path: Path) -> dict[str, Any]:
     """Return the numbers of the report at `path`; without names if the report has none."""
     return {
         "page": str(path),
-        "anonymous": page.anonymous,
-        "students": page.students,
-        "without_sandbox": page.open,
-        "graded_at": page.graded_at,
-        "kinds": {str(kind): count for kind, count in page.kinds},
-        "beside": _beside(page.beside) if page.beside else None,
-        "handed_in_today": len(page.today),
-        "exercises": [_exercise(assignment) for assignment in page.assignments],
+        "anonymous": class_report.anonymous,
+        "students": class_report.students,
+        "without_sandbox": class_report.open,
+        "graded_at": class_report.graded_at,
+        "kinds": {str(kind): count for kind, count in class_report.kinds},
+        "beside": _compared_class(class_report.compared_class)
+        if class_report.compared_class
+        else None,
+        "handed_in_today": len(class_report.today),
+        "exercises": [_exercise(assignment) for assignment in class_report.assignments],
     }
 
 
-def _beside(other: "Beside") -> dict[str, Any]:
+def _compared_class(other: "ComparedClass") -> dict[str, Any]:
     return {
         "folder": str(other.folder),
         "only_here": other.only_here,
@@ -142,14 +150,14 @@ def _exercise(assignment: "Assignment") -> dict[str, Any]:
 
 def _comparison(comparison: "Comparison") -> dict[str, Any]:
     return {
-        "here": comparison.here._asdict(),
-        "there": comparison.there._asdict(),
+        "here": comparison.this_class._asdict(),
+        "there": comparison.other_class._asdict(),
         "difference": comparison.difference,
         "checks": [
             {
                 **pair.item._asdict(),
-                "here": pair.here._asdict() if pair.here else None,
-                "there": pair.there._asdict() if pair.there else None,
+                "here": pair.this_class._asdict() if pair.this_class else None,
+                "there": pair.other_class._asdict() if pair.other_class else None,
                 "difference": pair.difference,
             }
             for pair in comparison.checks
@@ -166,13 +174,13 @@ def _check(column: "Column") -> dict[str, Any]:
     }
 
 
-def _row(row: "Row") -> dict[str, Any]:
+def _row(row: "SubmissionRow") -> dict[str, Any]:
     return {
         "student": row.student,
         "score": row.score,
         "pending": row.pending,
         "kind": row.kind,
-        "needs_manual_grade": row.manual,
+        "needs_manual_grade": row.needs_manual_grade,
         "reasons": row.reasons,
         "evidence": row.evidence,
         "earlier": row.earlier,
@@ -181,4 +189,14 @@ def _row(row: "Row") -> dict[str, Any]:
 
 def of_findings(findings: Iterable["Finding"]) -> dict[str, Any]:
     """Return what `doctor` found, each item with its state: ok, missing or optional."""
-    return {"findings": [vars(finding) for finding in findings]}
+    return {
+        "findings": [
+            {
+                "what": finding.item,
+                "state": finding.state,
+                "found": finding.value,
+                "note": finding.note,
+            }
+            for finding in findings
+        ]
+    }

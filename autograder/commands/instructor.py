@@ -34,6 +34,7 @@ from autograder.commands.console import (
     write_timings,
 )
 from autograder.course.config import ROOT, Course, UserError
+from autograder.course.watch_settings import LTI
 
 if TYPE_CHECKING:
     from autograder.grades.changes import Change
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
 
-LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
 EXCHANGE = "exchange"
 """What `collect` is given in place of an archive; a folder of this name needs its full path."""
@@ -82,7 +82,7 @@ def collect(
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Show no names, so that others may see the output.")
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace, ILIAS, OpenOLAT
     or loose files.
@@ -98,17 +98,17 @@ def collect(
     from autograder.school.hand_ins import Collector
     from autograder.school.layouts import Exercises, student_of
 
-    where = course_at(course, into, db)
-    keep_private(where)
+    course = course_at(root, into, db)
+    keep_private(course)
     if archives == [Path(EXCHANGE)]:
-        _collect_exchange(where, exercise, submitted or where.submitted, roster, anonymous)
+        _collect_exchange(course, exercise, submitted or course.submitted, roster, anonymous)
         return
-    known = where.exercises()
-    where.exercises([exercise] if exercise else [])
+    known = course.exercises()
+    course.exercises([exercise] if exercise else [])
     people = rosters.read(roster) if roster else None
-    target = submitted or where.submitted
+    target = submitted or course.submitted
     exercises = Exercises(known)
-    collector = Collector(exercises, people, exercise, target, Limits.configured(where.config))
+    collector = Collector(exercises, people, exercise, target, Limits.configured(course.config))
     with ExitStack() as stack:
         plan = collector.plan(
             [stack.enter_context(opened(archive, student_of(exercises))) for archive in archives]
@@ -122,21 +122,21 @@ def collect(
                     "then add --yes."
                 )
             if not typer.confirm(
-                f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"
+                f"Write {count} submission{'s' * (count > 1)} to {short(target, course)}?"
             ):
                 raise UserError("Nothing was written.")
-        where.into.mkdir(parents=True, exist_ok=True)
-        enrolled = gradebook.enroll(where, people.columns()) if people else 0
+        course.output_folder.mkdir(parents=True, exist_ok=True)
+        enrolled = gradebook.enroll(course, people.columns()) if people else 0
         collector.write(plan.to_write)
     unchanged = len(plan.chosen) - count
-    summary = f"{count} written to {short(target, where)}, {unchanged} left unchanged"
+    summary = f"{count} written to {short(target, course)}, {unchanged} left unchanged"
     if enrolled:
-        summary += f", {enrolled} students entered in {short(where.database, where)}"
+        summary += f", {enrolled} students entered in {short(course.database, course)}"
     say(f"{summary}, {len(plan.unplaced)} files not assigned.")
 
 
 def _collect_exchange(
-    where: Course, exercise: str, submitted: Path, roster: Path | None, anonymous: bool
+    course: Course, exercise: str, submitted: Path, roster: Path | None, anonymous: bool
 ) -> None:
     """Take the newest hand-in of each student from nbgrader's exchange."""
     from autograder.commands.watch import exchange_of
@@ -148,16 +148,16 @@ def _collect_exchange(
         raise UserError(
             "In an exchange, students have the names of system users: leave out --roster."
         )
-    exchange = exchange_of(where, None)
-    permissions.check_owners(where, exchange)
-    collected = collect(where, exchange, submitted, exercise)
+    exchange = exchange_of(course, None)
+    permissions.check_owners(course, exchange)
+    collected = collect(course, exchange, submitted, exercise)
     if not anonymous:
         for name, reason in collected.refused[:MOST_REFUSED]:
             warn(f"{text.line(text.name(name), 200)}: {reason}.")
         if len(collected.refused) > MOST_REFUSED:
             warn(f"{len(collected.refused) - MOST_REFUSED} more are refused, and not listed.")
     say(
-        f"{len(collected.written)} written to {short(submitted, where)}, "
+        f"{len(collected.written)} written to {short(submitted, course)}, "
         f"{collected.unchanged} left unchanged, {len(collected.refused)} refused."
     )
 
@@ -176,12 +176,12 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         if not hand_in.time_known:
             time = f"? (file: {time})"
         action = fate.value
-        if hand_in.called:
-            action += f"; named {hand_in.called}, with the cells of {hand_in.exercise}"
+        if hand_in.named_exercise:
+            action += f"; named {hand_in.named_exercise}, with the cells of {hand_in.exercise}"
         table.add_row(
             escape(names.get(hand_in.student, text.line(hand_in.student))),
             hand_in.exercise,
-            "" if names else escape(text.line(hand_in.where)),
+            "" if names else escape(text.line(hand_in.source_path)),
             f"{time} late" if hand_in.late else time,
             hand_in.layout,
             action,
@@ -277,7 +277,7 @@ def grade(
             "--fall-back", hidden=True, help="Run without a sandbox only if none is possible."
         ),
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
@@ -288,12 +288,13 @@ def grade(
     from autograder.commands import documents
     from autograder.course import catalogs
     from autograder.grades import changes
-    from autograder.grading import recent, rehearsal
+    from autograder.grading import recent
+    from autograder.grading.dry_run import copied_course, current_records
     from autograder.grading.executors import LocalExecutor
     from autograder.grading.session import Pending, Session
 
-    where = course_at(course, into, db)
-    keep_private(where)
+    course = course_at(root, into, db)
+    keep_private(course)
     with document("grade", as_json) as result, ExitStack() as stack:
         if dry_run and log:
             raise UserError(
@@ -304,41 +305,41 @@ def grade(
                 "The workers of a cluster set their own number of jobs. Leave out "
                 "--jobs or --cluster."
             )
-        begin = recent.moment(since) if since else None
+        since_time = recent.moment(since) if since else None
         executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
-        # A copy, which is deleted at the end.
-        graded = stack.enter_context(rehearsal.copied(where)) if dry_run else where
-        before = rehearsal.before(graded) if dry_run else {}
+        # A dry run grades into a copy, which is deleted at the end.
+        target_course = stack.enter_context(copied_course(course)) if dry_run else course
+        earlier_records = current_records(target_course) if dry_run else {}
         session = Session(
-            graded,
-            where.exercises(exercises or ()),
-            submitted or where.submitted,
+            target_course,
+            course.exercises(exercises or ()),
+            submitted or course.submitted,
             jobs,
             force,
             redraw,
             pending,
             pages=not dry_run,
-            hide=[where.into],
-            since=begin,
+            hide=[course.output_folder],
+            since=since_time,
             log=log,
             executor=executor,
         )
         if not session.submissions and (pending or session.left_out):
-            _say_why_nothing(session, begin, as_json)
+            _say_why_nothing(session, since_time, as_json)
         else:
             _grade(session, no_sandbox, fall_back)
         if dry_run:
-            differences = changes.between(before, session.records)
+            differences = changes.between(earlier_records, session.records)
             result.update(documents.of_changes(differences, session))
             if not as_json:
-                with catalogs.for_graders(where.root):
+                with catalogs.for_graders(course.root):
                     _show_changes(differences, session)
             return
         write_timings(session.seconds)
-        result.update(documents.of_grades(where, session))
+        result.update(documents.of_grades(course, session))
         if session.records and not as_json:
-            with catalogs.for_graders(where.root):
-                _show_grades(where, session)
+            with catalogs.for_graders(course.root):
+                _show_grades(course, session)
         for line in Pending(
             [*session.records, *session.pending.elsewhere], session.executor
         ).sentences():
@@ -368,7 +369,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
     for stray in session.strays:
         warn(stray)
-    session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
+    session.choose_sandbox(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
     if not session.executor.option:
         warn_of_gpus(session.used)
     try:
@@ -380,7 +381,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
             pages = progress.add_task(feedback, total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():
                 task = grading if step == "graded" else pages
-                progress.update(pages, total=session.batch.pages)
+                progress.update(pages, total=session.batch.page_count)
                 progress.update(
                     task,
                     visible=True,
@@ -454,7 +455,7 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
         say(f"{reason} Nothing was graded.")
 
 
-def _show_grades(where: Course, session: "Session") -> None:
+def _show_grades(course: Course, session: "Session") -> None:
     """Print all students' points, the reasons for lost points, and how many submissions were
     graded.
     """
@@ -470,7 +471,10 @@ def _show_grades(where: Course, session: "Session") -> None:
         counts.append(Message("{count} left out: submitted earlier", count=session.left_out))
     if session.renewed:
         counts.append(Message("pages rewritten: {count}", count=session.renewed))
-    paths = {"gradebook": short(where.database, where), "feedback": short(where.feedback, where)}
+    paths = {
+        "gradebook": short(course.database, course),
+        "feedback": short(course.feedback, course),
+    }
     text = "{done}. Gradebook: {gradebook}  Feedback: {feedback}"
     say(str(Message(text, done=joined("{left}; {right}", counts), **paths)))
 
@@ -539,7 +543,7 @@ def extend(
     ] = "",
     into: Into = None,
     db: Database = "",
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Give a student more time for an exercise, or list all extensions.
 
@@ -552,30 +556,30 @@ def extend(
     from autograder.grades.reasons import moment
     from autograder.sanitize import text
 
-    where = course_at(course, into, db)
-    keep_private(where)
+    course = course_at(root, into, db)
+    keep_private(course)
     if not student:
-        _list_extensions(where)
+        _list_extensions(course)
         return
     if not (exercise and time):
         raise UserError(
             "Name the student, the exercise and the time: extend ada 01-qkv 3d --reason ill"
         )
-    gradebook.check_student(where, student)
-    due = deadlines.extend(where, student, exercise, time, text.line(reason))
+    gradebook.check_student(course, student)
+    due = deadlines.extend(course, student, exercise, time, text.line(reason))
     say(
         f"{student}: {exercise} is due on {moment(due.isoformat())}. Written to "
-        f"{short(deadlines.path_of(where), where)}; it counts from the next `python -m autograder "
-        "grade` on."
+        f"{short(deadlines.path_of(course), course)}; it counts from the next `python -m "
+        "autograder grade` on."
     )
 
 
-def _list_extensions(where: Course) -> None:
+def _list_extensions(course: Course) -> None:
     from autograder.course import deadlines
     from autograder.grades.reasons import duration
     from autograder.sanitize import text
 
-    extensions = list(deadlines.read(where).in_force())
+    extensions = list(deadlines.read(course).in_force())
     if not extensions:
         say("No student has an extension.")
         return
@@ -592,7 +596,7 @@ def _list_extensions(where: Course) -> None:
     out.print(table)
 
 
-def commit(into: Into = None, course: Root = ROOT) -> None:
+def commit(into: Into = None, root: Root = ROOT) -> None:
     """Print a hash for each exercise, to publish on the first day: it fixes the inputs of the
     checks.
 
@@ -602,14 +606,14 @@ def commit(into: Into = None, course: Root = ROOT) -> None:
     """
     from autograder.course.seeds import Seeds
 
-    where = course_at(course, into)
-    keep_private(where)
-    names = sorted({exercise.name for exercise in [*where.released(), *where.sources()]})
+    course = course_at(root, into)
+    keep_private(course)
+    names = sorted({exercise.name for exercise in [*course.released(), *course.sources()]})
     if not names:
-        where.exercises()
-        raise UserError(f"{where.root} has no exercises. Name the course folder with --course.")
-    where.into.mkdir(parents=True, exist_ok=True)
-    seeds = Seeds(where)
+        course.exercises()
+        raise UserError(f"{course.root} has no exercises. Name the course folder with --course.")
+    course.output_folder.mkdir(parents=True, exist_ok=True)
+    seeds = Seeds(course)
     for name in names:
         say(f"{name} {seeds.commitment(name)}")
         if name in seeds.revealed:
@@ -633,7 +637,7 @@ def reveal(
     ] = False,
     into: Into = None,
     db: Database = "",
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """After the due date, make public from what the inputs of an exercise were drawn, so that
     students can recompute.
@@ -643,15 +647,17 @@ def reveal(
     """
     from autograder.grading import recompute
 
-    where = course_at(course, into, db)
-    keep_private(where)
-    (chosen,) = where.exercises([exercise])
-    revealed = recompute.reveal(where, chosen, submitted or where.submitted, without_due_date, warn)
+    course = course_at(root, into, db)
+    keep_private(course)
+    (chosen,) = course.exercises([exercise])
+    revealed = recompute.reveal(
+        course, chosen, submitted or course.submitted, without_due_date, warn
+    )
     say(f"{exercise} key {revealed.key}")
     say(f"{exercise} hash {revealed.commitment}")
     say(
-        f"Pages rewritten: {revealed.pages}. The key is in {short(where.revealed, where)}: keep "
-        f"this file with {short(where.secret, where)}."
+        f"Pages rewritten: {revealed.pages}. The key is in {short(course.revealed, course)}: keep "
+        f"this file with {short(course.secret, course)}."
     )
     if revealed.left:
         warn(
@@ -681,7 +687,7 @@ def report(
         Path | None, typer.Option(help="File to write.", show_default="report.html in --into")
     ] = None,
     as_json: Json = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Write an HTML page for the instructor: scores, the checks that cost the most points, a row
     for each student.
@@ -691,18 +697,20 @@ def report(
     from autograder.course import catalogs
     from autograder.grades.report import write
 
-    where = course_at(course, into, db)
-    keep_private(where)
+    course = course_at(root, into, db)
+    keep_private(course)
     with document("report", as_json) as result:
-        path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
+        path = to or course.output_folder / (
+            "report-anonymous.html" if anonymous else "report.html"
+        )
         if to:
             check_place(to, "--to")
-        page = write(where, path, anonymous, beside)
-        result.update(documents.of_report(page, path))
+        class_report = write(course, path, anonymous, beside)
+        result.update(documents.of_report(class_report, path))
         if not as_json:
-            with catalogs.for_graders(where.root):
-                say(f"{lead('Report:')}{short(path, where)}")
-                asked = sum(assignment.open_requests for assignment in page.assignments)
+            with catalogs.for_graders(course.root):
+                say(f"{lead('Report:')}{short(path, course)}")
+                asked = sum(assignment.open_requests for assignment in class_report.assignments)
                 if asked:
                     line = counted(
                         "{count} regrade request is open.",
@@ -748,7 +756,7 @@ def export(
             help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into"
         ),
     ] = None,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Write the grades as CSV, with the columns of nbgrader's own export or of your learning
     platform.
@@ -761,49 +769,52 @@ def export(
     from autograder.school import exporting
     from autograder.school.exporting import System
 
-    where = course_at(course, into, db)
-    keep_private(where)
+    course = course_at(root, into, db)
+    keep_private(course)
     if system == LTI:
-        _send_scores(where, exercises or (), to_file=bool(sheet or since or feedback or to))
+        _send_scores(course, exercises or (), to_file=bool(sheet or since or feedback or to))
         return
     _check_export(system, feedback, since, anonymous)
-    if not where.has_gradebook:
-        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
-    path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
+    if not course.has_gradebook:
+        raise UserError(f"There is no gradebook at {course.gradebook}. {GRADE_FIRST}")
+    path = to or course.output_folder / (
+        "grades.csv" if system == System.CSV else f"grades-{system}.csv"
+    )
     _check_places(path, sheet, since, feedback)
-    grades = records.rows(where)
+    grades = records.rows(course)
     # An exercise that was removed still has grades.
     unknown = set(exercises or ()) - {row["assignment"] for row in grades}
     if unknown:
-        where.exercises(sorted(unknown))
+        course.exercises(sorted(unknown))  # raises for a name that is no exercise
     grades = [row for row in grades if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
         raise UserError(
-            f"There are no grades{named} in {where.database} yet. Run: python -m autograder grade"
+            f"There are no grades{named} in {course.database} yet. Run: python -m autograder grade"
         )
-    exported = _exported(where, System(system), grades, sheet, anonymous)
+    exported = _exported(course, System(system), grades, sheet, anonymous)
     if since:
         exported.changed_since(since)
         if not exported.lines:
-            say(f"No grade has changed since {short(since, where)}. Nothing was written.")
+            say(f"No grade has changed since {short(since, course)}. Nothing was written.")
             return
     exported.write(path)
     written = [grade for line in exported.lines for grade in line.grades]
-    say(f"{len(written)} grades: {short(path, where)}")
+    say(f"{len(written)} grades: {short(path, course)}")
     if feedback:
-        lacking = exporting.feedback(where, exported, System(system), feedback)
-        say(f"{len(written) - len(lacking)} pages: {short(feedback, where)}")
-        if lacking:
+        without_page = exporting.feedback(course, exported, System(system), feedback)
+        say(f"{len(written) - len(without_page)} pages: {short(feedback, course)}")
+        if without_page:
             warn(
-                f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder "
-                "grade"
+                f"{len(without_page)} have no page, such as {without_page[0]}. Run: python -m "
+                "autograder grade"
             )
-    if exported.missing and anonymous:
+    if not anonymous:
+        for student, reason in exported.missing:
+            warn(f"{student} is not in the file: {reason}.")
+    elif exported.missing:
         warn(f"{len(exported.missing)} students have grades but are not in the file.")
-    for student, reason in () if anonymous else exported.missing:
-        warn(f"{student} is not in the file: {reason}.")
-    requests = records.open_requests(where)
+    requests = records.open_requests(course)
     asked = {(record.student, record.assignment) for record in requests}
     asked &= {(row["student_id"], row["assignment"]) for row in written}
     if asked:
@@ -830,7 +841,7 @@ def _check_export(system: str, feedback: Path | None, since: Path | None, anonym
         )
 
 
-def _send_scores(where: Course, exercises: Sequence[str], to_file: bool) -> None:
+def _send_scores(course: Course, exercises: Sequence[str], to_file: bool) -> None:
     """Send the learning platform the scores that it does not have yet, and say what became of them.
 
     Raises
@@ -844,10 +855,10 @@ def _send_scores(where: Course, exercises: Sequence[str], to_file: bool) -> None
         raise UserError(
             "--for lti writes no file. Leave out --sheet, --since, --feedback and --to."
         )
-    where.exercises(exercises)
-    if not where.has_gradebook:
-        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
-    sent = lti.send(where, exercises)
+    course.exercises(exercises)
+    if not course.has_gradebook:
+        raise UserError(f"There is no gradebook at {course.gradebook}. {GRADE_FIRST}")
+    sent = lti.send(course, exercises)
     for line in sent.lines():
         say(line)
     if sent.hidden:
@@ -880,7 +891,7 @@ def _check_places(
 
 
 def _exported(
-    where: Course,
+    course: Course,
     system: "System",
     grades: list[dict[str, Any]],
     sheet: Path | None,
@@ -900,7 +911,7 @@ def _exported(
         filled = roster.read_sheet(sheet)
         if system == System.MOODLE:
             return exporting.to_moodle(grades, filled, anonymous)
-        return exporting.to_canvas(grades, filled, Exercises(where.exercises()), anonymous)
+        return exporting.to_canvas(grades, filled, Exercises(course.exercises()), anonymous)
     if sheet is not None:
         raise UserError(
             "--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or "

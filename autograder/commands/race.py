@@ -43,7 +43,7 @@ def race(
             "--no-sandbox", help="At your own risk: run submissions with your permissions."
         ),
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Compare the kernels of a graded class: their time on a GPU or, without one, the bytes that
     they move.
@@ -54,13 +54,13 @@ def race(
     """
     from autograder.racing.race import Contest, write_csv, write_page
 
-    where = course_at(course, into)
-    (chosen,) = where.exercises([exercise])
-    contest = Contest(where, chosen, submitted or where.submitted)
-    page, table = where.into / "race.html", where.into / "race.csv"
+    course = course_at(root, into)
+    (chosen,) = course.exercises([exercise])
+    contest = Contest(course, chosen, submitted or course.submitted)
+    page, table = course.output_folder / "race.html", course.output_folder / "race.csv"
     for path in (page, table):
         check_place(path, "--into")
-    contest.isolate(not no_sandbox, warn)
+    contest.choose_sandbox(not no_sandbox, warn)
     try:
         with contest, progress_of("Race") as progress:
             checking = progress.add_task("checking again", total=len(contest.entrants))
@@ -75,7 +75,7 @@ def race(
     write_page(contest, page)
     write_csv(contest, table)
     _show(contest)
-    say(f"Page: {short(page, where)}  Table: {short(table, where)}")
+    say(f"Page: {short(page, course)}  Table: {short(table, course)}")
 
 
 def _show(contest: "Contest") -> None:

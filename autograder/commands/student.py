@@ -34,7 +34,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does
     not change.
@@ -51,9 +51,9 @@ def check(
         raise UserError(f"There is no file {notebook}.")
     if graded_as and seed is not None:
         raise UserError("The page of --as has the seed. Leave out --seed or --as.")
-    where = course_at(course)
+    course = course_at(root)
     page = recompute.read_page(graded_as) if graded_as else None
-    with SelfCheck(where, notebook, seed) as single:
+    with SelfCheck(course, notebook, seed) as single:
         others = recompute.prepare(single, page) if page else []
         warn_of_gpus([single.exercise])
         with words.use(single.language, archive.locales(single.exercise)):
@@ -114,7 +114,7 @@ def explain(
             "--no-sandbox", help="At your own risk: run the notebook with your permissions."
         ),
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Show each check's inputs, the returned values, and which known wrong answers return the same
     values.
@@ -127,7 +127,7 @@ def explain(
 
     if not path.exists():
         raise UserError(f"There is no file {path}.")
-    with Explainer(course_at(course), path, check, seed, sandbox=not no_sandbox) as explainer:
+    with Explainer(course_at(root), path, check, seed, sandbox=not no_sandbox) as explainer:
         warn_of_gpus([explainer.exercise])
         with progress_of("Running the cells") as progress:
             task = progress.add_task(explainer.exercise.title, total=explainer.single.cells)
@@ -150,7 +150,7 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
     from autograder.grades import reasons
     from autograder.sanitize import text
 
-    for line in reasons.of_cells(cells):
+    for line in reasons.cell_feedback(cells):
         show.write(line)
     for note in outcome.repairs:
         out.print(text.line(str(note)), highlight=False, markup=False)
@@ -160,4 +160,4 @@ def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
         if cell.pending:
             pending = reasons.pending(cell.subject or grade_id, cell.pending, cell.waits_for())
             out.print(str(pending), highlight=False, markup=False)
-    out.print(str(reasons.in_all(outcome)), style="bold", highlight=False, markup=False)
+    out.print(str(reasons.points_sentence(outcome)), style="bold", highlight=False, markup=False)

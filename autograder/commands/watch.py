@@ -53,7 +53,7 @@ def watch(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per line for each event.")
     ] = False,
-    course: Root = ROOT,
+    root: Root = ROOT,
 ) -> None:
     """Grade what students submit through nbgrader's exchange at once, and publish their feedback.
 
@@ -64,21 +64,21 @@ def watch(
     from autograder.exchange.watch import Watch
     from autograder.sandbox import bubblewrap
 
-    where = course_at(course, into, db)
+    course = course_at(root, into, db)
     if lacks := bubblewrap.missing():
         raise UserError(
             f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. Fix that: "
             "`watch` runs what students submit while no one looks at it, so it needs a sandbox."
         )
-    where.exercises()
-    keep_private(where)
-    folder = exchange_of(where, exchange)
-    permissions.check_owners(where, folder)
-    with Watch(where, folder, _logger(as_json), submitted, jobs) as watching:
+    course.exercises()
+    keep_private(course)
+    folder = exchange_of(course, exchange)
+    permissions.check_owners(course, folder)
+    with Watch(course, folder, _logger(as_json), submitted, jobs) as watching:
         try:
             with _ended_by_signals(watching), _shown(watching, as_json):
                 watching.say("watching", note=str(folder))
-                for fault in permissions.faults(where):
+                for fault in permissions.problems(course):
                     watching.say("note", note=f"{fault.path}: {fault.risk}. Fix: {fault.fix}")
                 watching.run(once)
         except KeyboardInterrupt:

@@ -289,10 +289,7 @@ class Exercise:
 
     @cached_property
     def title(self) -> str:
-        """Its title for people: its notebook's first heading, such as "1.
-
-        Queries, keys and values".
-        """
+        """The first heading of its notebook, such as "1. Queries, keys and values"."""
         return self.title_in("")
 
     def title_in(self, language: str) -> str:
@@ -308,7 +305,7 @@ class Exercise:
 
 
 @dataclass(frozen=True)
-class Graded:
+class SubmissionPaths:
     """Where one graded submission is: the notebook and its record, and the feedback page."""
 
     folder: Path
@@ -340,17 +337,17 @@ class Graded:
 class Course:
     """A course: its folder, and where its grades go.
 
-    `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the
+    `output_folder` has the gradebook, `autograded/`, `feedback/` and the course's secret; for the
     instructor's own class it is the course's folder, as nbgrader has it.
     """
 
     root: Path = ROOT
-    into: Path = field(default=Path())
+    output_folder: Path = field(default=Path())
     db: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        if self.into == Path():
-            object.__setattr__(self, "into", self.root)
+        if self.output_folder == Path():
+            object.__setattr__(self, "output_folder", self.root)
 
     @cached_property
     def db_url(self) -> str:
@@ -364,7 +361,7 @@ class Course:
         return self.db or configured or f"sqlite:///{self.gradebook}"
 
     def _is_own(self) -> bool:
-        return self.into == self.root and (self.root / CONFIG).exists()
+        return self.output_folder == self.root and (self.root / CONFIG).exists()
 
     @property
     def database(self) -> str:
@@ -379,17 +376,17 @@ class Course:
     @property
     def gradebook(self) -> Path:
         """The gradebook's file, where no other database is named."""
-        return self.into / "gradebook.db"
+        return self.output_folder / "gradebook.db"
 
     @property
     def secret(self) -> Path:
         """The file with the secret from which draws follow."""
-        return self.into / ".course-secret"
+        return self.output_folder / ".course-secret"
 
     @property
     def revealed(self) -> Path:
         """The file with the keys of the exercises whose seeds are public."""
-        return self.into / "revealed.json"
+        return self.output_folder / "revealed.json"
 
     @property
     def submitted(self) -> Path:
@@ -399,16 +396,18 @@ class Course:
     @property
     def autograded(self) -> Path:
         """Where graded notebooks and records go."""
-        return self.into / "autograded"
+        return self.output_folder / "autograded"
 
     @property
     def feedback(self) -> Path:
         """Where feedback pages go."""
-        return self.into / "feedback"
+        return self.output_folder / "feedback"
 
-    def graded(self, student: str, name: str) -> Graded:
+    def paths_of(self, student: str, name: str) -> SubmissionPaths:
         """Return where the graded submission of a student for the exercise `name` is."""
-        return Graded(self.autograded / student / name, self.feedback / student / name, name)
+        return SubmissionPaths(
+            self.autograded / student / name, self.feedback / student / name, name
+        )
 
     @cached_property
     def _configured(self) -> Config:

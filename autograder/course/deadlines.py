@@ -71,7 +71,7 @@ class Deadlines:
 
 def path_of(course: Course) -> Path:
     """Return the file of a class with its due dates."""
-    return course.into / FILE
+    return course.output_folder / FILE
 
 
 def read(course: Course) -> Deadlines:

@@ -11,7 +11,7 @@ from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import inbound
 from autograder.exchange.delays import is_general
 from autograder.exchange.hand_in_folders import HandInFolders
-from autograder.exchange.inbound import Entry, HandIn, Refused, Unfinished
+from autograder.exchange.inbound import Entry, HandIn, HandInRefused, Unfinished
 from autograder.exchange.watch import LOCK
 from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
@@ -59,7 +59,7 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
     owner_of = inbound.user_name if check_owner else None
     try:
         with (
-            locks.lock(course.into / LOCK, _refuse),
+            locks.lock(course.output_folder / LOCK, _refuse),
             inbound.opened(exchange / "inbound") as folder,
         ):
             for entries in _newest_first(folder, collected):
@@ -90,7 +90,7 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
     by_work: dict[tuple[str, str, int], list[tuple[float, Entry]]] = defaultdict(list)
     for name in sorted(inbound.names_in(folder)):
         try:
-            entry, state = Entry.of(name), inbound.state_of(folder, name)
+            entry, state = Entry.parse(name), inbound.stat_of(folder, name)
         except Exception as error:
             collected.refused.append((name, _reason(error)))
             continue
@@ -104,7 +104,7 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
 def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> None:
     student, exercise = hand_in.entry.student, hand_in.entry.exercise
     is_there = hand_in.secret and hand_in.secret == read_text(
-        folders.of(student, exercise) / SECRET
+        folders.submission_folder(student, exercise) / SECRET
     )
     if is_there or folders.is_newer(student, exercise, hand_in.secret, hand_in.submitted):
         collected.unchanged += 1
@@ -116,7 +116,7 @@ def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> Non
 
 def _reason(error: Exception) -> str:
     """Return why one hand-in was not taken; raise what would meet all others as well."""
-    if isinstance(error, Refused | Unfinished):
+    if isinstance(error, HandInRefused | Unfinished):
         return str(error)
     if is_general(error):
         raise error

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from autograder.exchange.state import Row
+from autograder.exchange.state import HandInRow
 
 
 @dataclass
@@ -16,22 +16,22 @@ class Choice:
     hourly limit permits them.
     """
 
-    grade: list[Row] = field(default_factory=list)
-    superseded: list[Row] = field(default_factory=list)
-    limited: list[Row] = field(default_factory=list)
-    later: list[Row] = field(default_factory=list)
+    grade: list[HandInRow] = field(default_factory=list)
+    superseded: list[HandInRow] = field(default_factory=list)
+    limited: list[HandInRow] = field(default_factory=list)
+    later: list[HandInRow] = field(default_factory=list)
 
 
 def choose(
-    waiting: Iterable[Row],
-    has_no_attempt_left: Callable[[Row], bool],
+    waiting: Iterable[HandInRow],
+    has_no_attempt_left: Callable[[HandInRow], bool],
     left_this_hour: Callable[[str], float],
 ) -> Choice:
     """Choose from the hand-ins that wait, in the order of their arrival.
 
     Parameters
     ----------
-    waiting : iterable of Row
+    waiting : iterable of HandInRow
     has_no_attempt_left : callable
         Tells whether a hand-in is beyond its student's attempts. It may read the hand-in.
     left_this_hour : callable
@@ -43,12 +43,12 @@ def choose(
         Students take turns: the first hand-in of each student comes before the second of anyone.
     """
     choice = Choice()
-    newest: dict[tuple[str, str], Row] = {}
+    newest: dict[tuple[str, str], HandInRow] = {}
     for row in waiting:
         if row.work in newest:
             choice.superseded.append(newest.pop(row.work))
         newest[row.work] = row
-    turns: dict[int, list[Row]] = defaultdict(list)
+    turns: dict[int, list[HandInRow]] = defaultdict(list)
     taken: dict[str, int] = defaultdict(int)
     for row in newest.values():
         if taken[row.student] >= left_this_hour(row.student):

@@ -32,17 +32,17 @@ class HandInFolders:
         self.submitted, self.waiting = submitted, submitted / WAITING
         self.waiting.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def of_waiting(self, name: str) -> Path:
+    def waiting_folder(self, name: str) -> Path:
         """Return the folder of a hand-in that waits, by its key."""
         return self.waiting / hashlib.sha256(name.encode()).hexdigest()[:32]
 
-    def of(self, student: str, exercise: str) -> Path:
+    def submission_folder(self, student: str, exercise: str) -> Path:
         """Return the folder in which `grade` looks for a submission."""
         return self.submitted / student / exercise
 
     def write(self, hand_in: HandIn) -> None:
         """Write a hand-in among those that wait, completely or not at all."""
-        folder = self.of_waiting(hand_in.entry.key)
+        folder = self.waiting_folder(hand_in.entry.key)
         building = folder.with_name(folder.name + PART)
         for left in (building, folder):  # of a run that was killed
             shutil.rmtree(left, ignore_errors=True)
@@ -57,7 +57,7 @@ class HandInFolders:
         """Move a hand-in to where `grade` looks for it. It may be there already, if a run was
         killed.
         """
-        source, target = self.of_waiting(name), self.of(student, exercise)
+        source, target = self.waiting_folder(name), self.submission_folder(student, exercise)
         if not source.exists():
             return
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,18 +70,18 @@ class HandInFolders:
 
     def remove(self, name: str) -> None:
         """Remove a hand-in that waits and is not needed."""
-        shutil.rmtree(self.of_waiting(name), ignore_errors=True)
+        shutil.rmtree(self.waiting_folder(name), ignore_errors=True)
 
     def remove_others(self, names: Iterable[str]) -> None:
         """Remove what killed runs left: all but the folders of the hand-ins of these names."""
-        waiting = {self.of_waiting(name).name for name in names}
+        waiting = {self.waiting_folder(name).name for name in names}
         for folder in self.waiting.iterdir():
             if folder.name not in waiting:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def is_newer(self, student: str, exercise: str, secret: str, arrived: datetime) -> bool:
         """Tell whether the submission that is there is another one, submitted after `arrived`."""
-        folder = self.of(student, exercise)
+        folder = self.submission_folder(student, exercise)
         if secret and read_text(folder / SECRET) == secret:
             return False
         time = read_stamp(read_text(folder / STAMP))[0]
@@ -89,7 +89,9 @@ class HandInFolders:
 
     def submission(self, name: str, student: str, exercise: Exercise) -> Submission:
         """Return a hand-in that waits, or that was moved already, to be read."""
-        folder = self.of_waiting(name)
+        folder = self.waiting_folder(name)
         return Submission(
-            student, exercise, folder if folder.exists() else self.of(student, exercise.name)
+            student,
+            exercise,
+            folder if folder.exists() else self.submission_folder(student, exercise.name),
         )

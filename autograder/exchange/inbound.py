@@ -66,7 +66,7 @@ LEFT_OUT = (
 )
 
 
-class Refused(Exception):
+class HandInRefused(Exception):
     """A hand-in that will never be taken; the text is the reason.
 
     If it is the student's own, `secret` and `notebooks` say where the reason can be published, as
@@ -96,20 +96,20 @@ class Entry:
         return key_of(self.name)
 
     @classmethod
-    def of(cls, name: str) -> "Entry":
+    def parse(cls, name: str) -> "Entry":
         """Return the entry of this name.
 
         Raises
         ------
-        Refused
+        HandInRefused
             If nbgrader's `submit` does not make such a name.
         """
         parts = NAME.fullmatch(name)
         if not parts:
-            raise Refused("its name is not STUDENT+EXERCISE+TIME")
+            raise HandInRefused("its name is not STUDENT+EXERCISE+TIME")
         student = parts["student"]
         if unfit := text.unfit(student):
-            raise Refused(f"the student's name {unfit}")
+            raise HandInRefused(f"the student's name {unfit}")
         return cls(name, student, parts["exercise"], _time_of(parts["time"]))
 
 
@@ -237,12 +237,12 @@ def names_in(inbound: int) -> list[str]:
         return [entry.name for entry in entries]
 
 
-def state_of(inbound: int, name: str) -> os.stat_result:
-    """Return the state of a complete hand-in's folder.
+def stat_of(inbound: int, name: str) -> os.stat_result:
+    """Return what the system says of a complete hand-in's folder.
 
     Raises
     ------
-    Refused
+    HandInRefused
         If it is not a folder.
     Unfinished
         If it is not complete.
@@ -252,7 +252,7 @@ def state_of(inbound: int, name: str) -> os.stat_result:
     except OSError as error:
         raise Unfinished(f"it cannot be read: {error.strerror}") from None
     if not stat.S_ISDIR(state.st_mode):
-        raise Refused(f"it is {_kind(state)}, not a folder")
+        raise HandInRefused(f"it is {_kind(state)}, not a folder")
     if not is_complete(state):
         raise Unfinished("it was not completed")
     return state
@@ -280,15 +280,16 @@ def read(
 
     Raises
     ------
-    Refused
+    HandInRefused
         If it is not the student's, or has something in it that is no regular file of theirs.
     Unfinished
         If it is not complete, or changes while it is read.
     """
-    before = state_of(inbound, entry.name)
-    owner = owner_of(before.st_uid) if owner_of else entry.student
-    if owner != entry.student:
-        raise Refused(f"it belongs to {owner or f'user {before.st_uid}'}, not to {entry.student}")
+    before = stat_of(inbound, entry.name)
+    if owner_of and (owner := owner_of(before.st_uid)) != entry.student:
+        raise HandInRefused(
+            f"it belongs to {owner or f'user {before.st_uid}'}, not to {entry.student}"
+        )
     try:
         folder = os.open(entry.name, FOLDER, dir_fd=inbound)
     except OSError as error:
@@ -300,23 +301,23 @@ def read(
         try:
             reader.read_folder(folder)
             if not reader.notebooks:
-                raise Refused("it has no notebook")
-        except Refused as error:
-            error.secret, error.notebooks = reader.address(folder)
+                raise HandInRefused("it has no notebook")
+        except HandInRefused as error:
+            error.secret, error.notebooks = reader.feedback_target(folder)
             raise
         after = os.fstat(folder)
-    except OSError as error:  # of a file that has just gone, or a disk that has
+    except OSError as error:  # a file that was removed, or a disk that fails
         raise Unfinished(f"it cannot be read: {error.strerror}") from None
     finally:
         os.close(folder)
     if not _is_same(before, after):
         raise Unfinished("it changes while it is read")
-    files = reader.notebooks if reader.note else {**reader.notebooks, **reader.others}
-    arrived = datetime.fromtimestamp(max(after.st_ctime_ns, reader.changed) / 1e9, UTC)
+    files = {**reader.notebooks, **reader.others}
+    arrived = datetime.fromtimestamp(max(after.st_ctime_ns, reader.latest_ctime) / 1e9, UTC)
     latest = int(arrived.timestamp() * 1e9)  # times of the future, or before 1970, are not real
     modified = {path: min(max(time, 0), latest) for path, time in reader.modified.items()}
     return HandIn(
-        entry, arrived, files, reader.secret, reader.note, modified, entries=reader.listed
+        entry, arrived, files, reader.secret, reader.note, modified, entries=reader.entry_count
     )
 
 
@@ -329,7 +330,7 @@ class _Reader:
         self.others: dict[str, bytes] = {}
         self.secret, self.note = "", ""
         self.modified: dict[str, int] = {}
-        self.changed, self.listed = 0, 0
+        self.latest_ctime, self.entry_count = 0, 0
         self.notebook_bytes = self.limits.notebook_mb * 1_000_000 * 2
         self.other_bytes = self.limits.beside_mb * 1_000_000
 
@@ -350,12 +351,13 @@ class _Reader:
             elif not NOTEBOOK.search(name):
                 self._take_other(folder, name, path, state.st_size)
 
-    def address(self, folder: int) -> tuple[str, list[str]]:
-        """Return the secret and the notebooks of a hand-in that is refused, as far as it has them.
+    def feedback_target(self, folder: int) -> tuple[str, list[str]]:
+        """Return under which secret, and for which notebooks, the reason of a refusal can be
+        published, as far as the hand-in has them.
 
         Its secret may come after what it is refused for.
         """
-        with contextlib.suppress(OSError, Refused, Unfinished):
+        with contextlib.suppress(OSError, HandInRefused, Unfinished):
             self.secret = self.secret or self._secret(folder)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in itertools.islice(entries, MOST_LISTED)]
@@ -369,22 +371,22 @@ class _Reader:
         names = []
         with os.scandir(folder) as entries:
             for entry in entries:
-                self.listed += 1
-                if self.listed > MOST_LISTED:
-                    raise Refused(f"it has more than {MOST_LISTED} files")
+                self.entry_count += 1
+                if self.entry_count > MOST_LISTED:
+                    raise HandInRefused(f"it has more than {MOST_LISTED} files")
                 names.append(entry.name)
         return names
 
     def _check(self, state: os.stat_result, path: str) -> None:
-        """Raise `Refused` unless this is a folder, or a regular file, of the hand-in's user."""
+        """Refuse all but folders and regular files of the hand-in's user."""
         shown = text.line(text.name(path), 100)
         is_folder = stat.S_ISDIR(state.st_mode)
         if not (is_folder or stat.S_ISREG(state.st_mode)):
-            raise Refused(f"{shown} is {_kind(state)}")
+            raise HandInRefused(f"{shown} is {_kind(state)}")
         if state.st_uid != self.uid:
-            raise Refused(f"{shown} belongs to another user")
+            raise HandInRefused(f"{shown} belongs to another user")
         if not is_folder and state.st_nlink != 1:
-            raise Refused(f"{shown} is a hard link to another file")
+            raise HandInRefused(f"{shown} is a hard link to another file")
 
     def _enter(self, folder: int, name: str, path: str, state: os.stat_result) -> None:
         if path.count("/") >= MOST_DEPTH or _is_too_long(name, path):
@@ -395,24 +397,28 @@ class _Reader:
         except OSError as error:
             raise _refusal(error, text.line(text.name(path), 100)) from None
         try:
-            if not _is_same(state, os.fstat(below)):
-                raise Unfinished(f"{text.line(text.name(path), 100)} changes while it is read")
+            before = os.fstat(below)
             self.read_folder(below, f"{path}/")
+            after = os.fstat(below)
         finally:
             os.close(below)
+        if not (_is_same(state, before) and _is_same(before, after)):
+            raise Unfinished(f"{text.line(text.name(path), 100)} changes while it is read")
+        # Names can carry an answer: whoever renames or removes something in a folder hands in then.
+        self.latest_ctime = max(self.latest_ctime, after.st_ctime_ns)
 
     def _take_notebook(self, folder: int, name: str) -> None:
         if _is_too_long(name, name):
             shown = text.line(text.name(name), 100)
-            raise Refused(f"{shown}: the name is longer than {MOST_COMPONENT} bytes")
+            raise HandInRefused(f"{shown}: the name is longer than {MOST_COMPONENT} bytes")
         if len(self.notebooks) >= MOST_NOTEBOOKS:
-            raise Refused(f"it has more than {MOST_NOTEBOOKS} notebooks")
+            raise HandInRefused(f"it has more than {MOST_NOTEBOOKS} notebooks")
         most = min(self.notebook_bytes, self.limits.notebook_mb * 1_000_000)
         self.notebooks[name] = self._contents(folder, name, name, most)
         self.notebook_bytes -= len(self.notebooks[name])
 
     def _take_other(self, folder: int, name: str, path: str, size: int) -> None:
-        if self.note:
+        if self.leaves_out:
             return
         is_too_much = size > self.other_bytes or len(self.others) >= MOST_FILES
         if is_too_much or _is_too_long(name, path):
@@ -420,6 +426,11 @@ class _Reader:
             return
         self.others[path] = self._contents(folder, name, path, self.other_bytes)
         self.other_bytes -= len(self.others[path])
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether the files next to the notebook are left out: `note` says so."""
+        return bool(self.note)
 
     def _leave_out(self) -> None:
         self.others.clear()
@@ -440,11 +451,11 @@ class _Reader:
                 parts.append(part)
                 size += len(part)
                 if size > most:
-                    raise Refused(f"{shown} has more than {most / 1e6:g} MB")
+                    raise HandInRefused(f"{shown} has more than {most / 1e6:g} MB")
             after = os.fstat(descriptor)
         if not _is_same(before, after) or after.st_size != size:
             raise Unfinished(f"{shown} changes while it is read")
-        self.changed = max(self.changed, after.st_ctime_ns)
+        self.latest_ctime = max(self.latest_ctime, after.st_ctime_ns)
         self.modified[path] = after.st_mtime_ns
         return b"".join(parts)
 
@@ -463,9 +474,9 @@ def _is_same(before: os.stat_result, after: os.stat_result) -> bool:
 def _refusal(error: OSError, shown: str) -> Exception:
     """Return why something could not be opened: for good, or while it is still written."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
-        return Refused(f"{shown} was replaced while it was read")
+        return HandInRefused(f"{shown} was replaced while it was read")
     if error.errno == errno.EACCES:
-        return Refused(f"{shown} cannot be read: its permissions do not allow it")
+        return HandInRefused(f"{shown} cannot be read: its permissions do not allow it")
     return Unfinished(f"{shown} cannot be read: {error.strerror}")
 
 

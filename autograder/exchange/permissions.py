@@ -22,7 +22,7 @@ FIRST_USER, NOBODY = 1000, 65534
 
 
 @dataclass(frozen=True)
-class Fault:
+class PermissionProblem:
     """Something that others could read or change, what they could do, and the fix: a command."""
 
     path: Path
@@ -30,7 +30,7 @@ class Fault:
     fix: str
 
 
-def faults(course: Course, homes: Iterable[Path] | None = None) -> Iterator[Fault]:
+def problems(course: Course, homes: Iterable[Path] | None = None) -> Iterator[PermissionProblem]:
     """Yield what is open to other users of this machine.
 
     Parameters
@@ -47,7 +47,9 @@ def faults(course: Course, homes: Iterable[Path] | None = None) -> Iterator[Faul
     yield from _of_course(course)
     for home in people() if homes is None else homes:
         if _mode(home) & (OTHERS_READ | OTHERS_WRITE | OTHERS_ENTER):
-            yield Fault(home, "other users can look into this home", _command("chmod 700", home))
+            yield PermissionProblem(
+                home, "other users can look into this home", _command("chmod 700", home)
+            )
 
 
 def check_owners(course: Course, exchange: Path) -> None:
@@ -60,8 +62,8 @@ def check_owners(course: Course, exchange: Path) -> None:
     UserError
         If another user owns it, or its folders of hand-ins and feedback, or the exchange's root.
     """
-    for fault in _of_owners(course, exchange):
-        raise UserError(f"{fault.path}: {fault.risk}. Look at it, then run: {fault.fix}")
+    for problem in _of_owners(course, exchange):
+        raise UserError(f"{problem.path}: {problem.risk}. Look at it, then run: {problem.fix}")
 
 
 def people() -> list[Path]:
@@ -70,7 +72,7 @@ def people() -> list[Path]:
     return sorted({Path(user.pw_dir) for user in accounts if Path(user.pw_dir) != Path("/")})
 
 
-def _of_owners(course: Course, exchange: Path) -> Iterator[Fault]:
+def _of_owners(course: Course, exchange: Path) -> Iterator[PermissionProblem]:
     """Yield what belongs to others. The course's owner is trusted: watch runs its settings."""
     trusted = {0, os.geteuid(), course.root.stat().st_uid}
     for path in (exchange.parent, exchange, exchange / "inbound", exchange / "feedback"):
@@ -80,42 +82,46 @@ def _of_owners(course: Course, exchange: Path) -> Iterator[Fault]:
             owners.add(path.stat().st_uid)
         for uid in sorted(owners - trusted):
             risk = f"it belongs to another user (number {uid}), who can change all in it"
-            yield Fault(path, risk, _command(f"sudo chown -h {os.geteuid()}", path))
+            yield PermissionProblem(path, risk, _command(f"sudo chown -h {os.geteuid()}", path))
 
 
-def _of_exchange(folder: Path) -> Iterator[Fault]:
+def _of_exchange(folder: Path) -> Iterator[PermissionProblem]:
     root, inbound, feedback = folder.parent, folder / "inbound", folder / "feedback"
     if not root.is_dir():
-        yield Fault(root, "there is no such folder", _command("mkdir -p -m 1777", root))
+        yield PermissionProblem(root, "there is no such folder", _command("mkdir -p -m 1777", root))
         return
     if _mode(root) & OTHERS_WRITE and not _mode(root) & stat.S_ISVTX:
         risk = "any user can rename or remove a course in it"
-        yield Fault(root, risk, _command("chmod 1777", root))
+        yield PermissionProblem(root, risk, _command("chmod 1777", root))
     if _mode(folder) & OTHERS_WRITE:
-        yield Fault(folder, "any user can change it", _command("chmod 755", folder))
+        yield PermissionProblem(folder, "any user can change it", _command("chmod 755", folder))
     if inbound.is_dir():
         if _mode(inbound) & OTHERS_READ:
             risk = "any user can list the hand-ins of others"
-            yield Fault(inbound, risk, _command("chmod 2733", inbound))
+            yield PermissionProblem(inbound, risk, _command("chmod 2733", inbound))
         elif _mode(inbound) & 0o003 != 0o003:
-            yield Fault(inbound, "students cannot hand in", _command("chmod 2733", inbound))
+            yield PermissionProblem(
+                inbound, "students cannot hand in", _command("chmod 2733", inbound)
+            )
     if feedback.is_dir():
         if _mode(feedback) & (OTHERS_READ | OTHERS_WRITE):
             risk = "any user can list or change the feedback of others"
-            yield Fault(feedback, risk, _command("chmod 711", feedback))
+            yield PermissionProblem(feedback, risk, _command("chmod 711", feedback))
         elif not _mode(feedback) & OTHERS_ENTER:
-            yield Fault(feedback, "students cannot fetch it", _command("chmod 711", feedback))
+            yield PermissionProblem(
+                feedback, "students cannot fetch it", _command("chmod 711", feedback)
+            )
 
 
-def _of_course(course: Course) -> Iterator[Fault]:
-    for folder in dict.fromkeys((course.into, course.root)):
+def _of_course(course: Course) -> Iterator[PermissionProblem]:
+    for folder in dict.fromkeys((course.output_folder, course.root)):
         if not _is_reachable(folder):
             continue
         for name in PRIVATE:
             path = folder / name
             if _mode(path) & (OTHERS_READ | OTHERS_WRITE):
                 risk = "other users can read or change it"
-                yield Fault(path, risk, _command("chmod -R go=", path))
+                yield PermissionProblem(path, risk, _command("chmod -R go=", path))
 
 
 def _is_reachable(folder: Path) -> bool:

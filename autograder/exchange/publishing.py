@@ -20,7 +20,7 @@ from autograder.course import archive, deadlines
 from autograder.course.config import Course, Exercise, edition_of
 from autograder.course.deadlines import Deadlines
 from autograder.course.watch_settings import AFTER_DUE_DATE, REASONS, WatchSettings
-from autograder.exchange.state import HandIns, Row, State
+from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.grades.reasons import moment
 from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
@@ -81,16 +81,18 @@ class Publisher:
         The exchange's folder of feedback. It is made if it does not exist, but the exchange's
         folder of the course is not.
     settings : WatchSettings
-    hand_ins : HandIns
+    hand_ins : HandInStore
     """
 
-    def __init__(self, course: Course, folder: Path, settings: WatchSettings, hand_ins: HandIns):
+    def __init__(
+        self, course: Course, folder: Path, settings: WatchSettings, hand_ins: HandInStore
+    ):
         self.course, self.folder = course, folder
         self.settings, self.hand_ins = settings, hand_ins
         self.deadlines = Deadlines()
         self._dates_of = (0, 0)
 
-    def publish(self, row: Row) -> Row:
+    def publish(self, row: HandInRow) -> HandInRow:
         """Publish the answer to a hand-in, unless it is published already; return its row.
 
         Raises
@@ -127,11 +129,11 @@ class Publisher:
         more = self.deadlines.extension(student, exercise)
         return due + more if due and more else due
 
-    def _answer(self, row: Row) -> Answer | None:
+    def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
             return Answer(ANSWERS[row.state])
-        paths = self.course.graded(row.student, row.exercise)
+        paths = self.course.paths_of(row.student, row.exercise)
         try:
             state = paths.page.stat()
         except OSError:  # it is being made
@@ -143,7 +145,7 @@ class Publisher:
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
 
-    def _published(self, row: Row) -> list[str]:
+    def _published(self, row: HandInRow) -> list[str]:
         """Return the notebooks for which pages are published: the exercise's editions. If there is
         none, then it is the first notebook: a single one is graded under any name.
         """
@@ -152,13 +154,13 @@ class Publisher:
         released = 1 + len(Exercise(row.exercise, self.course.root).editions)
         return editions[: max(released, 2)] or valid[:1]
 
-    def _page(self, row: Row, answer: Answer, edition: str) -> str:
+    def _page(self, row: HandInRow, answer: Answer, edition: str) -> str:
         """Return a page; `edition` is the language in the notebook's name, for a short one."""
         from autograder.feedback import notice  # which takes a second to load
 
         exercise = Exercise(row.exercise, self.course.root)
         if answer.text == PAGE:
-            paths = self.course.graded(row.student, row.exercise)
+            paths = self.course.paths_of(row.student, row.exercise)
             feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
             if points or notice.HERE in feedback:
@@ -168,7 +170,7 @@ class Publisher:
         with words.use(edition, archive.locales(exercise)):
             return notice.notice_page(exercise, row.student, self._sentences(row, answer))
 
-    def _sentences(self, row: Row, answer: Answer) -> Iterator[Message]:
+    def _sentences(self, row: HandInRow, answer: Answer) -> Iterator[Message]:
         """Yield what a page says of the hand-in that it answers."""
         settings = self.settings
         values: dict[str, dict[str, object]] = {
@@ -184,7 +186,7 @@ class Publisher:
         if row.state == State.GRADED:
             yield from self._limits(row)
 
-    def _limits(self, row: Row) -> Iterator[Message]:
+    def _limits(self, row: HandInRow) -> Iterator[Message]:
         """Yield sentences on the limits of the course, and how much of them is left."""
         settings = self.settings
         if settings.attempts:

@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class HandInRow:
     """A hand-in.
 
     Attributes
@@ -76,7 +76,7 @@ class Row:
         return self.student, self.exercise
 
 
-COLUMNS = tuple(Row.__dataclass_fields__)
+COLUMNS = tuple(HandInRow.__dataclass_fields__)
 TABLE = f"""
     CREATE TABLE IF NOT EXISTS hand_ins ({", ".join(COLUMNS)}, PRIMARY KEY (name));
     CREATE INDEX IF NOT EXISTS by_work ON hand_ins (student, exercise, arrived);
@@ -86,7 +86,7 @@ TABLE = f"""
 """
 
 
-class HandIns:
+class HandInStore:
     """The hand-ins of a course; use it in a `with` block. Each change is on the disk at once.
 
     Parameters
@@ -116,13 +116,13 @@ class HandIns:
             ) from None
         self.names = {name for (name,) in self._database.execute("SELECT name FROM hand_ins")}
 
-    def __enter__(self) -> "HandIns":
+    def __enter__(self) -> "HandInStore":
         return self
 
     def __exit__(self, *error: object) -> None:
         self._database.close()
 
-    def keep_all(self, rows: Sequence[Row]) -> None:
+    def keep_all(self, rows: Sequence[HandInRow]) -> None:
         """Write several rows, which are on the disk together."""
         self._database.execute("BEGIN")
         try:
@@ -135,13 +135,13 @@ class HandIns:
             raise
         self.names.update(row.name for row in rows)
 
-    def keep(self, row: Row) -> Row:
+    def keep(self, row: HandInRow) -> HandInRow:
         """Write a row in place of the one of its name; return it."""
         self._write(row)
         self.names.add(row.name)
         return row
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: HandInRow) -> None:
         values = [
             row.name, row.student, row.exercise, row.state.value, row.arrived, row.secret,
             json.dumps(row.notebooks), row.note, row.tries, row.graded, int(row.attempt),
@@ -155,20 +155,20 @@ class HandIns:
         self._database.execute("DELETE FROM hand_ins WHERE name = ?", [name])
         self.names.discard(name)
 
-    def in_state(self, *states: State) -> list[Row]:
+    def in_state(self, *states: State) -> list[HandInRow]:
         """Return the hand-ins in these states, in the order of their arrival."""
         marks = ", ".join("?" * len(states))
         return self._rows(f"state IN ({marks})", states)
 
-    def of_work(self, work: tuple[str, str], state: State) -> list[Row]:
+    def of_work(self, work: tuple[str, str], state: State) -> list[HandInRow]:
         """Return the hand-ins of a student and an exercise in a state, the first ones first."""
         return self._rows("student = ? AND exercise = ? AND state = ?", [*work, state])
 
-    def unanswered(self) -> list[Row]:
+    def unanswered(self) -> list[HandInRow]:
         """Return the hand-ins in a final state for which nothing is published yet."""
         return self._rows("published = '' AND secret != '' AND state != ?", [State.WAITING])
 
-    def newest_graded(self) -> list[Row]:
+    def newest_graded(self) -> list[HandInRow]:
         """Return the graded hand-in of each student and exercise."""
         newest = "SELECT max(arrived) FROM hand_ins WHERE state = ? GROUP BY student, exercise"
         rows = self._rows(f"state = ? AND arrived IN ({newest})", [State.GRADED, State.GRADED])
@@ -196,13 +196,13 @@ class HandIns:
         asked = "SELECT DISTINCT exercise FROM hand_ins WHERE arrived > ? AND exercise != ''"
         return {name for (name,) in self._database.execute(asked, [since])}
 
-    def _rows(self, condition: str, values: Iterable[object]) -> list[Row]:
+    def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:
         columns = ", ".join(COLUMNS)
         asked = f"SELECT {columns} FROM hand_ins WHERE {condition} ORDER BY arrived, name"  # noqa: S608
         return [_row(values) for values in self._database.execute(asked, list(values))]
 
 
-def _row(values: tuple[object, ...]) -> Row:
-    row = Row(*values)  # type: ignore[arg-type]
+def _row(values: tuple[object, ...]) -> HandInRow:
+    row = HandInRow(*values)  # type: ignore[arg-type]
     notebooks = json.loads(str(row.notebooks))
     return replace(row, state=State(row.state), notebooks=notebooks, attempt=bool(row.attempt))

@@ -39,21 +39,21 @@ class WarmExecutor(LocalExecutor):
         if self._kept is None:
             super().begin(root, exercises)
 
-    def settle(
+    def configure(
         self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
     ) -> WorkerConfig:
         """Return the setting with the sandbox; what was tried once for a setting counts again."""
         key = setting, _files_of(setting)
         if key not in self._settled:
-            self._settled = {key: super().settle(setting, wanted, fall_back, warn)}
+            self._settled = {key: super().configure(setting, wanted, fall_back, warn)}
         return self._settled[key]
 
     def open(self, setting: WorkerConfig, soon: bool) -> None:
         """Make the warm parent, unless there is one that serves this setting as well."""
-        if self.pool and self._files == _files_of(self.setting):
-            if _serves(self.setting, setting):
+        if self.pool and self._files == _files_of(self.worker_config):
+            if _serves(self.worker_config, setting):
                 return
-            imports = dict.fromkeys([*self.setting.imports, *setting.imports])
+            imports = dict.fromkeys([*self.worker_config.imports, *setting.imports])
             setting = replace(setting, imports=tuple(imports))
         self.release()
         super().open(setting, soon)
@@ -65,7 +65,7 @@ class WarmExecutor(LocalExecutor):
         No job waits behind a running one: that may be slow while another worker has nothing to do.
         """
         if self._kept is None or self._kept.is_closed:
-            self._kept = _Kept(Local(self.jobs, self.setting, self.pool, ahead=1))
+            self._kept = _Kept(Local(self.jobs, self.worker_config, self.pool, ahead=1))
         return self._kept
 
     def close(self) -> None:

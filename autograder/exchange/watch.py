@@ -26,9 +26,9 @@ from autograder.exchange.arrivals import Arrival, Arrivals
 from autograder.exchange.delays import Delays
 from autograder.exchange.fairness import choose
 from autograder.exchange.hand_in_folders import HandInFolders
-from autograder.exchange.inbound import Entry, Refused, Unfinished
+from autograder.exchange.inbound import Entry, HandInRefused, Unfinished
 from autograder.exchange.publishing import HOUR, Publisher
-from autograder.exchange.state import FILE, HandIns, Row, State
+from autograder.exchange.state import FILE, HandInRow, HandInStore, State
 from autograder.exchange.warm import WarmExecutor
 from autograder.grades.records import record_of
 from autograder.grades.results import Kind, Record
@@ -125,7 +125,7 @@ class Watch:
         self._troubles: dict[str, str] = {}
         self._notes: set[str] = set()
         self._delays = Delays()
-        self._refused: list[Row] = []
+        self._refused: list[HandInRow] = []
         self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
         self._failed: set[str] = set()
@@ -137,9 +137,9 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         try:
-            self.course.into.mkdir(parents=True, exist_ok=True)
-            self._open.enter_context(locks.lock(self.course.into / LOCK, _refuse_second))
-            self.hand_ins = self._open.enter_context(HandIns(self.course.into / FILE))
+            self.course.output_folder.mkdir(parents=True, exist_ok=True)
+            self._open.enter_context(locks.lock(self.course.output_folder / LOCK, _refuse_second))
+            self.hand_ins = self._open.enter_context(HandInStore(self.course.output_folder / FILE))
             self.arrivals = Arrivals(
                 is_known=self.hand_ins.names.__contains__,
                 is_due=self._delays.is_due,
@@ -222,13 +222,13 @@ class Watch:
     def _counted_take(self, folder: int, arrival: Arrival) -> int:
         """Take a hand-in, and count it for its user, except if a disk or the database fails."""
         try:
-            size = self._take(folder, arrival.name)
+            cost = self._take(folder, arrival.name)
         except Exception as error:
             if not delays.is_general(error):
                 self.arrivals.note_tried(arrival.user)
             raise
         self.arrivals.note_tried(arrival.user)
-        return size
+        return cost
 
     def _note_non_hand_ins(self) -> None:
         """Log how many entries cannot be hand-ins, once and when there are twice as many."""
@@ -243,26 +243,26 @@ class Watch:
 
     def _take(self, folder: int, name: str) -> int:
         """Copy a hand-in, unless it is refused or unfinished; return how many bytes it counts."""
-        size = 0
+        cost = 0
         try:
-            entry = Entry.of(name)
+            entry = Entry.parse(name)
             exercise = next(
                 (each for each in self.course.released() if each.name == entry.exercise), None
             )
             if exercise is None:
                 shown = text.line(text.name(entry.exercise), 100)
-                raise Refused(f"there is no exercise {shown}")
+                raise HandInRefused(f"there is no exercise {shown}")
             limits = replace(self.limits, **exercise.settings.limits)
-            size = BYTES_OF_FAILED
+            cost = BYTES_OF_FAILED  # if `read` fails: it may have read that much
             hand_in = inbound.read(folder, entry, limits, self.owner_of)
-        except Refused as error:
+        except HandInRefused as error:
             self._refuse(name, error)
-            return size
+            return cost
         except Unfinished as error:
             self._delays.add(entry.key)
             self._wait_for(name, error)
-            return size
-        row = Row(
+            return cost
+        row = HandInRow(
             entry.key,
             entry.student,
             entry.exercise,
@@ -280,24 +280,24 @@ class Watch:
         if is_newest:
             self.folders.write(hand_in)
         self.hand_ins.keep(row if is_newest else replace(row, state=State.SUPERSEDED))
-        without = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
-        self._log("taken", row, **without)
+        extra = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
+        self._log("taken", row, **extra)
         if is_newest:  # each student has one copy of an exercise that waits
             for each in waiting:
                 self._leave(each, State.SUPERSEDED)
         else:
             self._log(str(State.SUPERSEDED), row)
         self._delays.remove(row.name)
-        size = sum(len(data) for data in hand_in.files.values())
-        return size + BYTES_OF_ENTRY * hand_in.entries
+        cost = sum(len(data) for data in hand_in.files.values())
+        return cost + BYTES_OF_ENTRY * hand_in.entries
 
     def _wait_for(self, name: str, error: Unfinished) -> None:
         if self.arrivals.seconds_seen(name) > PATIENCE:
-            self._refuse(name, Refused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
+            self._refuse(name, HandInRefused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
 
-    def _refuse(self, name: str, error: Refused) -> None:
+    def _refuse(self, name: str, error: HandInRefused) -> None:
         """Refuse a hand-in for good. Its student can fetch the reason, if it is theirs."""
-        row = Row(
+        row = HandInRow(
             inbound.key_of(name),
             state=State.REFUSED,
             arrived=time.time(),
@@ -305,8 +305,8 @@ class Watch:
             notebooks=list(error.notebooks),
             note=str(error),
         )
-        with contextlib.suppress(Refused):
-            entry = Entry.of(name)
+        with contextlib.suppress(HandInRefused):
+            entry = Entry.parse(name)
             row = replace(row, student=entry.student, exercise=text.name(entry.exercise))
         self._refused.append(row)
         self._delays.remove(row.name)
@@ -335,7 +335,7 @@ class Watch:
             chosen = self._chosen(waiting)
             if not chosen:
                 return False
-            with gradebook.opened(self.course, _refuse_busy):
+            with gradebook.opened(self.course, _raise_busy):
                 pass  # before anything is placed where the program that has it would grade it
             batch = self._placed(chosen)
             if not batch:
@@ -350,11 +350,12 @@ class Watch:
             self._failed.clear()
             self._pause = FIRST_PAUSE
             return True
+        # Only after trouble, which `_trouble` has reported: wait longer each time.
         self._retry_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return False
 
-    def _batch_of(self, rows: list[Row]) -> list[Row]:
+    def _batch_of(self, rows: list[HandInRow]) -> list[HandInRow]:
         """Return the first rows, one of each student: several slow ones would keep all workers
         from others. One that failed comes by itself, when no other waits: it may be its fault, or
         that of its exercise, that nothing of its batch was graded.
@@ -366,8 +367,10 @@ class Watch:
         self._turn += 1
         return [rows[self._turn % len(rows)]]
 
-    def _joining(self, rows: dict[tuple[str, str], Row], began: float, room: int) -> list[Row]:
-        """Return hand-ins that join a batch because it takes long, if workers have room for them.
+    def _joining(
+        self, rows: dict[tuple[str, str], HandInRow], began: float, free_workers: int
+    ) -> list[HandInRow]:
+        """Return hand-ins that join a batch because it takes long, if workers are free.
 
         `rows` has those of the batch, also the ones that are finished. Students whom it has not
         served yet come first. Hand-ins of an exercise that no batch had so far have to wait for
@@ -378,7 +381,7 @@ class Watch:
         if seconds >= JOIN_AFTER and time.monotonic() >= self._answered_at + PAGES_EVERY:
             self.answer()
         is_time = JOIN_AFTER <= seconds <= JOIN_FOR
-        if room <= 0 or not is_time or self.stopping or self._has_fault:
+        if free_workers <= 0 or not is_time or self.stopping or self._has_fault:
             return []
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
         gradable = [
@@ -395,9 +398,9 @@ class Watch:
         joining = [row for row in gradable if row.exercise in self._exercises]
         served = {row.student for row in rows.values()}
         joining = [row for row in joining if row.student not in served] or joining
-        return self._placed(self._chosen(joining, room)) if joining else []
+        return self._placed(self._chosen(joining, free_workers)) if joining else []
 
-    def _exercises_of(self, batch: list[Row]) -> list[Exercise]:
+    def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
         """Return the exercises of a batch and those of recent hand-ins, which may join it."""
         released = {
             exercise.name for exercise in self.course.released() if exercise.archive.exists()
@@ -413,10 +416,10 @@ class Watch:
         hour_ago = time.time() - HOUR
         return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
-    def _chosen(self, waiting: list[Row], most: int = MOST_IN_BATCH) -> list[Row]:
+    def _chosen(self, waiting: list[HandInRow], most: int = MOST_IN_BATCH) -> list[HandInRow]:
         """Return the hand-ins to grade now."""
 
-        def has_no_attempt_left(row: Row) -> bool:
+        def has_no_attempt_left(row: HandInRow) -> bool:
             most = self.settings.attempts
             if not most or self.hand_ins.count_attempts(row.student, row.exercise) < most:
                 return False
@@ -437,7 +440,7 @@ class Watch:
         due = [row for row in choice.grade if self._delays.is_due(row.name)]
         return self._batch_of(due)[:most]
 
-    def _placed(self, rows: list[Row]) -> list[Row]:
+    def _placed(self, rows: list[HandInRow]) -> list[HandInRow]:
         """Place hand-ins where `grade` looks for them; return those that are to be graded."""
         batch = []
         for row in rows:
@@ -445,7 +448,7 @@ class Watch:
                 batch += self._place(row)
         return batch
 
-    def _place(self, row: Row) -> list[Row]:
+    def _place(self, row: HandInRow) -> list[HandInRow]:
         """Place a hand-in; return it, or nothing if it is not graded."""
         arrived = datetime.fromtimestamp(row.arrived, UTC)
         if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
@@ -453,13 +456,13 @@ class Watch:
             return []
         row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
         self.folders.place(row.name, row.student, row.exercise)
-        if self.folders.of(row.student, row.exercise).exists():
+        if self.folders.submission_folder(row.student, row.exercise).exists():
             return [row]
         self.hand_ins.forget(row.name)  # someone removed it: it is taken again
         self.arrivals.forget()
         return []
 
-    def _is_new_work(self, row: Row) -> bool:
+    def _is_new_work(self, row: HandInRow) -> bool:
         """Tell whether a hand-in is not the graded work again, such as with a regrade request."""
         record = record_of(self.course, row.student, row.exercise)
         if record is None:
@@ -467,35 +470,36 @@ class Watch:
         exercise = Exercise(row.exercise, self.course.root)
         submission = self.folders.submission(row.name, row.student, exercise)
         unit = submission.read(replace(self.limits, **exercise.settings.limits))
-        if unit.digest == record.submission:  # it was graded before a kill, or its folder renamed
+        if (
+            unit.digest == record.submission_digest
+        ):  # it was graded before a kill, or its folder renamed
             graded = self.hand_ins.of_work(row.work, State.GRADED)
             return row.attempt and not any(
                 other.attempt and other.secret == row.secret for other in graded
             )
-        return not is_same_work(self.course, unit, record.submission)
+        return not is_same_work(self.course, unit, record.submission_digest)
 
-    def _leave(self, row: Row, state: State) -> None:
+    def _leave(self, row: HandInRow, state: State) -> None:
         """Let a hand-in be in a final state without a grade; what it was told before changes."""
         self.folders.remove(row.name)
         self._log(str(state), self.hand_ins.keep(replace(row, state=state, published="")))
 
-    def _grade_rows(self, batch: list[Row]) -> None:
+    def _grade_rows(self, batch: list[HandInRow]) -> None:
         """Grade hand-ins, and publish the feedback on each as soon as it is there."""
         from autograder.grading.session import Session
 
-        rows: dict[tuple[str, str], Row] = {}
-        grades: dict[tuple[str, str], Record] = {}
-        with_page: set[tuple[str, str]] = set()
+        rows: dict[tuple[str, str], HandInRow] = {}
+        graded: set[tuple[str, str]] = set()
         began = time.monotonic()
 
-        def add(batch: list[Row]) -> None:
-            rows.update((row.work, row) for row in batch)
-            with_page.difference_update(row.work for row in batch)
-            self._in_batch.update(row.name for row in batch)
-            self._failed.update(row.name for row in batch)
+        def add(joined: list[HandInRow]) -> None:
+            rows.update((row.work, row) for row in joined)
+            self._in_batch.update(row.name for row in joined)
+            # Until the batch ends well; see `grade`.
+            self._failed.update(row.name for row in joined)
 
         def more(under_way: int) -> list[Submission]:
-            joining: list[Row] = []
+            joining: list[HandInRow] = []
             with contextlib.suppress(*TROUBLES):  # if a disk is full, they wait for another batch
                 joining = self._joining(rows, began, self.executor.jobs - under_way)
             add(joining)
@@ -503,7 +507,7 @@ class Watch:
                 Submission(
                     row.student,
                     Exercise(row.exercise, self.course.root),
-                    self.folders.of(row.student, row.exercise),
+                    self.folders.submission_folder(row.student, row.exercise),
                 )
                 for row in joining
             ]
@@ -514,35 +518,32 @@ class Watch:
             self._exercises_of(batch),
             self.submitted,
             self.jobs,
-            hide=[self.course.into],
+            hide=[self.course.output_folder],
             executor=self.executor,
             only=set(rows),
             early=True,
             more=more,
         )
-        session.isolate(wanted=True, fall_back=False, warn=self._note)
-        session.warn = _refuse_busy
+        session.choose_sandbox(wanted=True, fall_back=False, warn=self._note)
+        session.warn = _raise_busy  # a batch does not wait for the gradebook: it is tried again
         with session:
             for step, record, _kept in session.run():
                 work = record.student, record.assignment
                 if step == "graded":
-                    grades[work] = record
+                    graded.add(work)
                     self._log_grade(rows[work], record)
                 else:
                     rows[work] = self._finish(rows[work], record)
-                    with_page.add(work)
-                self.progress(f"{record.student} {record.assignment}", len(grades), len(rows))
+                self.progress(f"{record.student} {record.assignment}", len(graded), len(rows))
                 self._look_again()
-        for work in grades.keys() - with_page:  # the page was right already
-            self._finish(rows[work], grades[work])
 
-    def _log_grade(self, row: Row, record: Record) -> None:
+    def _log_grade(self, row: HandInRow, record: Record) -> None:
         if record.kind == Kind.INFRASTRUCTURE:
             self._log("failed", row, reason=str(record.reason))
         else:
             self._log("graded", row, score=record.score, max_score=record.max_score)
 
-    def _finish(self, row: Row, record: Record) -> Row:
+    def _finish(self, row: HandInRow, record: Record) -> HandInRow:
         """Let a hand-in be graded, now that it has a page, and publish that; return its row.
 
         Until then it waits: if the batch ends before, another one makes what is missing.
@@ -578,13 +579,13 @@ class Watch:
             if errors:
                 raise errors[0]
 
-    def _publish_now(self, row: Row) -> Row:
+    def _publish_now(self, row: HandInRow) -> HandInRow:
         """Publish the answer to a hand-in if that is possible; otherwise `answer` does it later."""
         with contextlib.suppress(*TROUBLES):
             return self._publish_unless_failed(row)
         return row
 
-    def _publish_unless_failed(self, row: Row) -> Row:
+    def _publish_unless_failed(self, row: HandInRow) -> HandInRow:
         """Publish the answer to a hand-in, or skip it for some time if the program fails on it."""
         if self._delays.is_due(row.name):
             with self._skipping(row.name):
@@ -592,7 +593,7 @@ class Watch:
                 self._delays.remove(row.name)
         return row
 
-    def _publish(self, row: Row) -> Row:
+    def _publish(self, row: HandInRow) -> HandInRow:
         """Publish the answer to a hand-in if there is a new one; return its row."""
         if row.state == State.WAITING and row.tries:  # our own fault: it is tried again
             return row
@@ -614,7 +615,7 @@ class Watch:
 
     # What is logged.
 
-    def _log(self, event: str, row: Row, **values: Any) -> None:
+    def _log(self, event: str, row: HandInRow, **values: Any) -> None:
         seconds = round(time.time() - row.arrived, 2)
         self.say(
             event, student=row.student, exercise=row.exercise, name=row.name, seconds=seconds,
@@ -670,5 +671,5 @@ def _refuse_second(holder: str) -> None:
     raise UserError(f"Another watch runs for this course: {holder}. End it first.")
 
 
-def _refuse_busy(line: str) -> None:
+def _raise_busy(line: str) -> None:
     raise Busy(line)

@@ -1,5 +1,8 @@
-"""Reads the beginning of a feedback page without loading the page code, and makes a minimal page
-as a fallback.
+"""What the beginning of every feedback page says, and a minimal page as a fallback.
+
+It says from which data of the gradebook the page was made: if the gradebook has others, the page is
+made again. Once the draws of an exercise are public, it also has all that a student needs to
+recompute the grade. To write and read this, the code of the full page need not be loaded.
 """
 
 import html

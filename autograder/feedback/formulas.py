@@ -76,20 +76,20 @@ LESS_DEEP = re.compile(r"\\right\b|\\end\b|(?<!\\)\}")
 
 
 @dataclass
-class Room:
+class FormulaBudget:
     """How many characters of formulas a page may still have."""
 
     remaining: float = MOST_ON_A_PAGE
 
 
-def with_formulas(clean: str, room: Room) -> str:
+def with_formulas(clean: str, budget: FormulaBudget) -> str:
     """Return clean HTML with MathML in place of the formulas in its text; code stays as it is.
 
     Parameters
     ----------
     clean : str
         HTML as nh3 writes it.
-    room : Room
+    budget : FormulaBudget
         Is used up; formulas that find none stay as they are.
     """
     if "$" not in clean and "\\" not in clean:
@@ -97,21 +97,21 @@ def with_formulas(clean: str, room: Room) -> str:
     parts, start, literal = [], 0, 0
     for tag in TAG.finditer(clean):
         text = clean[start : tag.start()]
-        parts += [text if literal else _typeset(text, room), tag[0]]
+        parts += [text if literal else _typeset(text, budget), tag[0]]
         start = tag.end()
         if tag[2] in LITERAL:
             literal = max(0, literal + (-1 if tag[1] else 1))
     text = clean[start:]
-    return "".join([*parts, text if literal else _typeset(text, room)])
+    return "".join([*parts, text if literal else _typeset(text, budget)])
 
 
-def _typeset(text: str, room: Room) -> str:
+def _typeset(text: str, budget: FormulaBudget) -> str:
     """Return a run of text, without tags, with its formulas as MathML."""
     parts, start = [], 0
     for begin, end, latex, inline in _formulas_in(text):
         source = html.unescape(latex).strip()
-        room.remaining -= len(source)
-        typeset = mathml(source, inline) if room.remaining >= 0 else None
+        budget.remaining -= len(source)
+        typeset = mathml(source, inline) if budget.remaining >= 0 else None
         if typeset:
             parts += [text[start:begin], typeset]
             start = end

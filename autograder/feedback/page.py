@@ -40,18 +40,18 @@ from autograder.feedback.bare_page import disclosed
 from autograder.feedback.values import (
     Card,
     FailedCheck,
+    FeedbackPage,
     Function,
     GivenCode,
     Output,
-    Page,
     Prose,
     StudentCell,
     Work,
 )
 from autograder.grades import file_problems, reasons
-from autograder.grades.reasons import named
+from autograder.grades.reasons import describe_needs
 from autograder.grades.requests import HEAD
-from autograder.grades.results import Kind, Request, Saved, SavedCell, Standing
+from autograder.grades.results import Kind, Request, Saved, SavedCell, SubmissionScore
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import line, printed
 
@@ -110,8 +110,8 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
 def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
     summary = outcome_cell.summary_of(notebook)
     cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not summary]
-    room = formulas.Room()
-    functions = [_function(cell, saved, room) for cell in cells if is_graded(cell)]
+    budget = formulas.FormulaBudget()
+    functions = [_function(cell, saved, budget) for cell in cells if is_graded(cell)]
     as_given = summary is not None and summary.kind.ungraded
     texts = (
         cell
@@ -119,24 +119,24 @@ def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -
         if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD
     )
     title = next((_title(cell.source)[0] for cell in texts), "")
-    page = Page(
+    page = FeedbackPage(
         language=words.language(),
         assignment=assignment,
         title=_line(title) if title else escape(assignment),
         student=student,
-        standing=saved.standing,
+        submission_score=saved.submission_score,
         made_of=saved.digest(),
         disclosure=saved.disclosure,
         recompute=disclosed(saved.disclosure),
         style=_style(),
         summary=summary,
         advice=_advice(summary),
-        dates=_dates(saved.standing),
+        dates=_dates(saved.submission_score),
         requests=[_request(request) for request in saved.requests],
         can_ask=any(grade_id(cell) == HEAD for cell in cells),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
-        stretches=[] if as_given else list(_stretches(cells, functions, saved, summary, room)),
+        stretches=[] if as_given else list(_stretches(cells, functions, saved, summary, budget)),
     )
     return _environment().get_template("page.html.j2").render(vars(page))
 
@@ -184,14 +184,14 @@ def _style() -> Markup:
 # Functions and their points
 
 
-def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
+def _function(cell: Cell, saved: Saved, budget: formulas.FormulaBudget) -> Function:
     """Return the page's data on one graded cell."""
     name = grade_id(cell) or cell.id
     saved_cell = saved.cells.get(name, SavedCell())
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
     most, score = points_worth(cell), saved_cell.score
-    pending = report.pending if report and not saved_cell.manual else 0.0
+    pending = report.pending if report and not saved_cell.has_manual_score else 0.0
     standing = show.standing(report) if report else Status.BLOCKED
     return Function(
         id=name,
@@ -201,10 +201,10 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         most=most,
         waits=saved_cell.waits,
         pending=_pending(report, pending) if report and pending else None,
-        manual=saved_cell.manual,
+        has_manual_score=saved_cell.has_manual_score,
         unwritten=report is not None
         and all(result.status == Status.BLOCKED for result in report.results),
-        comment=_markdown(saved_cell.comment, {}, room) if saved_cell.comment else "",
+        comment=_markdown(saved_cell.comment, {}, budget) if saved_cell.comment else "",
         check=is_check(cell),
         report=report,
         ending="" if report else _ending(cell, saved_cell),
@@ -226,7 +226,9 @@ def _pending(report: Report, points: float) -> Message:
         "{name}: {points} pending (not lost). These checks need a machine with {what}, and this "
         "was graded on one without it."
     )
-    return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
+    return Message(
+        text, points=_number(points), name=f"`{report.subject}`", what=describe_needs(needs)
+    )
 
 
 def _report(cell: Cell) -> Report | None:
@@ -267,14 +269,14 @@ def _advice(summary: outcome_cell.Summary | None) -> str:
     return words.translated(OPEN_IT)
 
 
-def _dates(standing: Standing) -> list[Message]:
+def _dates(score: SubmissionScore) -> list[Message]:
     """Return a sentence on when the submission was due, and one on how late it was, if there is
     anything to say.
     """
-    sentences = [reasons.due(standing.deadline)]
-    if standing.seconds_late > 0 or standing.penalty:
-        sentences.append(_late(standing))
-    sentences.append(reasons.free_days(standing.deadline))
+    sentences = [reasons.due(score.deadline)]
+    if score.seconds_late > 0 or score.penalty:
+        sentences.append(_late(score))
+    sentences.append(reasons.free_days(score.deadline))
     return [sentence for sentence in sentences if sentence is not None]
 
 
@@ -289,14 +291,14 @@ def _request(request: Request) -> Message:
     )
 
 
-def _late(standing: Standing) -> Message:
-    cost = Message("points lost: {points}", points=_number(standing.penalty))
-    if not standing.seconds_late:
+def _late(score: SubmissionScore) -> Message:
+    cost = Message("points lost: {points}", points=_number(score.penalty))
+    if not score.seconds_late:
         return Message("It was submitted late; {what}.", what=cost)
-    if not standing.penalty:
+    if not score.penalty:
         cost = Message("no points are lost")
     text = "It was submitted {time} after the due date; {what}."
-    return Message(text, time=reasons.duration(standing.seconds_late), what=cost)
+    return Message(text, time=reasons.duration(score.seconds_late), what=cost)
 
 
 # Cards
@@ -311,7 +313,7 @@ def _cards(function: Function) -> Iterator[Card]:
         return
     read = report.read if report else ""
     lost = Card(function.id, function.name, function.lost, function.comment, read)
-    if function.manual:
+    if function.has_manual_score:
         yield replace(lost, message=Message("These points were given by a person."))
         return
     if report is None:
@@ -382,7 +384,7 @@ def _stretches(
     functions: list[Function],
     saved: Saved,
     summary: outcome_cell.Summary | None,
-    room: formulas.Room,
+    budget: formulas.FormulaBudget,
 ) -> Iterator[Prose | GivenCode | Work]:
     """Yield the course's texts, its code, and stretches of the student's cells with what they
     are worth.
@@ -396,12 +398,12 @@ def _stretches(
             if work:
                 yield Work(work)
                 work = []
-            yield _prose(cell) if cell.cell_type == "markdown" else _given_code(cell, stops, room)
+            yield _prose(cell) if cell.cell_type == "markdown" else _given_code(cell, stops, budget)
             continue
         if graded is None or is_answer(cell):
-            work.append(_student_cell(cell, saved, stops, room))
+            work.append(_student_cell(cell, saved, stops, budget))
         if graded is not None:
-            printed = list(_outputs(cell, room)) if is_check(cell) else []
+            printed = list(_outputs(cell, budget)) if is_check(cell) else []
             yield Work(work, graded, printed, _checked_by(cell, graded))
             work = []
     if work:
@@ -414,22 +416,24 @@ def _prose(cell: Cell) -> Prose:
     return Prose(_line(title), Markup(_released(rest)) if rest.strip() else "")
 
 
-def _given_code(cell: Cell, stops: set[str], room: formulas.Room) -> GivenCode:
+def _given_code(cell: Cell, stops: set[str], budget: formulas.FormulaBudget) -> GivenCode:
     """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
     code_text = Markup(_code(cell.source))
-    return GivenCode(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
+    return GivenCode(cell.id, title, code_text, list(_outputs(cell, budget)), stop=cell.id in stops)
 
 
-def _student_cell(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> StudentCell:
+def _student_cell(
+    cell: Cell, saved: Saved, stops: set[str], budget: formulas.FormulaBudget
+) -> StudentCell:
     """Return a cell for the student to write, with a grader's comment on it."""
     comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
-    comment_html = _markdown(comment, {}, room) if comment else ""
+    comment_html = _markdown(comment, {}, budget) if comment else ""
     shown: list[Output] = []
     folded = text = code_text = ""
     if is_code(cell):
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        shown = list(_outputs(cell, room))
+        shown = list(_outputs(cell, budget))
         if (
             lines
             and not shown
@@ -439,7 +443,7 @@ def _student_cell(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room
             folded = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
         code_text = Markup(_code(printed(cell.source)))
     elif cell.cell_type == "markdown":
-        text = _markdown(cell.source, cell.get("attachments", {}), room)
+        text = _markdown(cell.source, cell.get("attachments", {}), budget)
     else:
         code_text = Markup(code.block(printed(cell.source), ""))
     return StudentCell(cell.id, cell.id in stops, comment_html, text, code_text, folded, shown)
@@ -450,7 +454,7 @@ def _checked_by(cell: Cell, function: Function) -> Markup | str:
     return Markup(_code(cell.source)) if is_check(cell) and not function.report else ""
 
 
-def _outputs(cell: Cell, room: formulas.Room) -> Iterator[Output]:
+def _outputs(cell: Cell, budget: formulas.FormulaBudget) -> Iterator[Output]:
     """Yield a cell's outputs."""
     for output in cell.get("outputs", []):
         kind = output.output_type
@@ -460,15 +464,15 @@ def _outputs(cell: Cell, room: formulas.Room) -> Iterator[Output]:
             trace = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
             yield Output(True, pre=Markup(code.terminal(trace)))
         elif not is_check(cell):  # points, and the report, are shown in their own way
-            shown = _displayed(output.data, room)
+            shown = _displayed(output.data, budget)
             if shown:
                 yield shown
 
 
-def _displayed(data: dict[str, Any], room: formulas.Room) -> Output | None:
+def _displayed(data: dict[str, Any], budget: formulas.FormulaBudget) -> Output | None:
     """Return the richest form of what was displayed that a page can show."""
     if "text/html" in data:
-        return Output(html=_with_formulas(markup.inert_html(data["text/html"]), room))
+        return Output(html=_with_formulas(markup.inert_html(data["text/html"]), budget))
     for mime in outputs.PAGE_PICTURES:
         if mime in data:
             address = f"data:{mime};base64,{''.join(data[mime].split())}"
@@ -483,9 +487,9 @@ def _displayed(data: dict[str, Any], room: formulas.Room) -> Output | None:
             html=Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"])))
         )
     if "text/markdown" in data:
-        return Output(html=_markdown(data["text/markdown"], {}, room))
+        return Output(html=_markdown(data["text/markdown"], {}, budget))
     if "text/latex" in data:
-        return Output(html=_with_formulas(html.escape(data["text/latex"], quote=False), room))
+        return Output(html=_with_formulas(html.escape(data["text/latex"], quote=False), budget))
     if "text/plain" in data:
         return Output(pre=Markup(code.terminal(data["text/plain"])))
     return None
@@ -518,7 +522,9 @@ def _remembered(function: Callable[[str], str]) -> Callable[[str], str]:
 @_remembered
 def _released(text: str) -> str:
     """Return a text of the course as HTML."""
-    return formulas.with_formulas(markdown.inert_markdown(text)[0], formulas.Room(float("inf")))
+    return formulas.with_formulas(
+        markdown.inert_markdown(text)[0], formulas.FormulaBudget(float("inf"))
+    )
 
 
 def _line(text: str) -> Markup:
@@ -527,9 +533,9 @@ def _line(text: str) -> Markup:
     return Markup(shown[1]) if shown else escape(text)
 
 
-def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Markup:
+def _markdown(text: str, attachments: dict[str, Any], budget: formulas.FormulaBudget) -> Markup:
     shown = markdown.inert_markdown(text, attachments)[0] if attachments else _inert(text)
-    return _with_formulas(shown, room)
+    return _with_formulas(shown, budget)
 
 
 @pass_context
@@ -539,7 +545,7 @@ def markdown2html(context: Any, source: str) -> Markup:
     """
     cell = context.get("cell") or {}
     clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
-    return Markup(formulas.with_formulas(clean, formulas.Room()))
+    return Markup(formulas.with_formulas(clean, formulas.FormulaBudget()))
 
 
 def _inert(text: str) -> str:
@@ -553,8 +559,8 @@ def _inert_prose(text: str) -> str:
     return markdown.inert_markdown(text)[0]
 
 
-def _with_formulas(clean: str, room: formulas.Room) -> Markup:
-    return Markup(HEADINGS.sub(_below_ours, formulas.with_formulas(clean, room)))
+def _with_formulas(clean: str, budget: formulas.FormulaBudget) -> Markup:
+    return Markup(HEADINGS.sub(_below_ours, formulas.with_formulas(clean, budget)))
 
 
 def _below_ours(tag: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from autograder.checking.report import Report
 from autograder.checking.words import Message
 from autograder.feedback.outcome_cell import Summary
-from autograder.grades.results import Disclosure, Standing
+from autograder.grades.results import Disclosure, SubmissionScore
 
 Text = str | Message
 
@@ -38,10 +38,10 @@ class FailedCheck:
 class Function:
     """One graded cell: its name, its points, and the findings of its checks.
 
-    It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could
-    be tried. `worth` is its points in words, `lost` what is lost, `share` per cent of what it could
-    have; it `holds` if none is lost. `advised` tells whether there is advice, which costs nothing.
-    `ending` is what there is to say of a cell without a report.
+    It `waits` for a person, or one gave its points (`has_manual_score`); it is `unwritten` if no
+    check could be tried. `worth` is its points in words, `lost` what is lost, `share` per cent of
+    what it could have; it `holds` if none is lost. `advised` tells whether there is advice, which
+    costs nothing. `ending` is what there is to say of a cell without a report.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Function:
     most: float
     waits: bool
     pending: Message | None
-    manual: bool
+    has_manual_score: bool
     unwritten: bool
     comment: Markup | str
     check: bool
@@ -140,7 +140,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Page:
+class FeedbackPage:
     """All of a page.
 
     `made_of` is the digest of what the gradebook has, `summary` is the outcome of the submission,
@@ -154,7 +154,7 @@ class Page:
     assignment: str
     title: Markup
     student: str
-    standing: Standing
+    submission_score: SubmissionScore
     made_of: str
     disclosure: Disclosure | None
     recompute: str

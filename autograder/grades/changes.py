@@ -59,7 +59,10 @@ class Change:
     @property
     def anew(self) -> bool:
         """Whether something else was submitted, so that no check need have changed."""
-        return self.before is not None and self.before.submission != self.after.submission
+        return (
+            self.before is not None
+            and self.before.submission_digest != self.after.submission_digest
+        )
 
     def through(self) -> list[Step]:
         """Return what changed; the points of these steps sum to the difference."""

@@ -51,13 +51,13 @@ def is_server(url: str) -> bool:
     return url.startswith("postgresql")
 
 
-def engine(url: str, waiting: Callable[[str], None] | None = None, **options: Any) -> Engine:
+def engine(url: str, on_wait: Callable[[str], None] | None = None, **options: Any) -> Engine:
     """Return SQLAlchemy's engine for a URL.
 
     Parameters
     ----------
     url : str
-    waiting : callable, optional
+    on_wait : callable, optional
         Called with the holder of the database's lock, if this process has to wait for it. If given,
         each connection to a server holds that lock until the connection ends. A writer whose
         connection dropped takes the lock again with the next connection, or gets an error that
@@ -85,7 +85,7 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
         ) from error
     if not is_server(url):
         return new
-    lock = locks.OnServer(waiting) if waiting else None
+    lock = locks.OnServer(on_wait) if on_wait else None
 
     @event.listens_for(new, "do_connect")
     def connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:

@@ -43,7 +43,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from autograder.course import deadlines, locks
 from autograder.course.config import Course, Exercise, UserError, masked
 from autograder.grades import database, late
-from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, Standing
+from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, SubmissionScore
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -63,18 +63,18 @@ restart.
 Done = TypeVar("Done")
 
 
-class Refused(Exception):
+class GradeRefused(Exception):
     """The gradebook does not accept this submission."""
 
 
 @contextmanager
-def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iterator[Gradebook]:
+def opened(course: Course, on_wait: Callable[[str], None] | None = None) -> Iterator[Gradebook]:
     """Open the course's gradebook, and make it if there is none.
 
     Parameters
     ----------
     course : Course
-    waiting : callable, optional
+    on_wait : callable, optional
         Given by a process that grades into it. With every database, only one such process runs at a
         time: another waits until it ends, and calls this once with a line that names it. Readers
         and manual graders do not wait.
@@ -86,15 +86,15 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
     """
 
     def wait(holder: str) -> None:
-        assert waiting is not None
-        waiting(f"Waiting until the gradebook {course.database} is free. In use by: {holder}.")
+        assert on_wait is not None
+        on_wait(f"Waiting until the gradebook {course.database} is free. In use by: {holder}.")
 
     try:
         with contextlib.ExitStack() as stack:
-            if waiting and not database.is_server(course.db_url):
+            if on_wait and not database.is_server(course.db_url):
                 stack.enter_context(locks.lock(_lock_of(course), wait))
             gradebook = stack.enter_context(
-                _open(course.db_url, course.course_id, wait if waiting else None)
+                _open(course.db_url, course.course_id, wait if on_wait else None)
             )
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
             if foreign:
@@ -128,7 +128,9 @@ def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -
     UserError
         If its database was made by another version of nbgrader.
     """
-    with _instead(create_engine=functools.partial(database.engine, waiting=wait), app_log=QUIET):
+    with _patched_nbgrader(
+        create_engine=functools.partial(database.engine, on_wait=wait), app_log=QUIET
+    ):
         gradebook = Gradebook(url, course_id)
     try:
         _check_version(gradebook.db.connection(), url)
@@ -167,7 +169,7 @@ def _check_version(connection: Connection, url: str) -> None:
 
 
 @contextmanager
-def _instead(**replacements: Any) -> Iterator[None]:
+def _patched_nbgrader(**replacements: Any) -> Iterator[None]:
     """Let nbgrader use these in place of its own, and know the version of its newest tables.
 
     By itself it starts another Python to find out, which takes seconds.
@@ -200,7 +202,7 @@ def copy(source: str, target: str) -> int:
     UserError
         If one of them cannot be used, or the second is not empty.
     """
-    address, count = source, 0
+    url_in_use, count = source, 0
     try:
         with contextlib.ExitStack() as stack:
             engines = [database.engine(url) for url in (source, target)]
@@ -214,13 +216,13 @@ def copy(source: str, target: str) -> int:
             if not inspect(source_connection).has_table(Student.__tablename__):
                 return 0
             _check_version(source_connection, source)
-            address = target
+            url_in_use = target
             _open(target, "").close()
             target_connection = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
                 if target_connection.execute(select(table).limit(1)).first():
                     raise UserError(f"{masked(target)} already has grades. Name a new database.")
-            address = source
+            url_in_use = source
             for table in Base.metadata.sorted_tables:
                 rows = [dict(row) for row in source_connection.execute(select(table)).mappings()]
                 count += len(rows)
@@ -228,7 +230,7 @@ def copy(source: str, target: str) -> int:
                     target_connection.execute(insert(table), rows)
     except SQLAlchemyError as error:
         raise UserError(
-            f"The gradebook {masked(address)} cannot be copied: {database.reason(error)}. "
+            f"The gradebook {masked(url_in_use)} cannot be copied: {database.reason(error)}. "
             f"{database.fix(error)}Nothing was written."
         ) from error
     return count
@@ -250,10 +252,10 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
             "db_url": course.db_url,
         }
     }
-    _fit_cells(gradebook, exercise.name, released)
+    _update_cells(gradebook, exercise.name, released)
     gradebook.db.rollback()  # nbgrader writes through another connection
     try:
-        with _instead():
+        with _patched_nbgrader():
             SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
     except RuntimeError:
         raise UserError(
@@ -263,7 +265,7 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
     gradebook.db.expire_all()
 
 
-def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
+def _update_cells(gradebook: Gradebook, name: str, released: Any) -> None:
     """Give an exercise that has submissions the cells of a newer release, which nbgrader refuses to
     do.
 
@@ -291,10 +293,10 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
         or notebook.task_cells
     ):
         return
-    db, texts = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
+    db, source_cells = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
     for key, cell in cells.items():
         kind = cell.cell_type
-        if key not in texts:
+        if key not in source_cells:
             db.add(SourceCell(name=key, notebook=notebook, cell_type=kind, source=cell.source))
         if key in graded - had_graded:
             points = float(cell.metadata.nbgrader["points"])
@@ -307,8 +309,8 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
                 Comment(cell=answer, notebook=submitted) for submitted in notebook.submissions
             ]
             db.add_all([answer, *comments])
-    for key in texts.keys() - cells.keys():
-        db.delete(texts[key])
+    for key in source_cells.keys() - cells.keys():
+        db.delete(source_cells[key])
     db.commit()
 
 
@@ -392,11 +394,13 @@ class Writer:
             if comment:
                 before = submission.penalty, submission.automatic
                 submission.penalty = self._penalty(submission)
-                submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+                submission.automatic = comment(
+                    Saved(submission.submission_score(), submission.cells())
+                )
                 if (submission.penalty, submission.automatic) != before:
                     self._write(submission)
-                self._settle_others(submission)
-            return Saved(submission.standing(), submission.cells())
+                self._update_other_penalties(submission)
+            return Saved(submission.submission_score(), submission.cells())
 
         return self._in_transaction(name, student, read)
 
@@ -408,7 +412,7 @@ class Writer:
             if submission is not None:
                 submission.penalty = self._penalty(submission)
                 self._write_penalty(submission)
-                self._settle_others(submission)
+                self._update_other_penalties(submission)
 
         self._in_transaction(name, student, work)
 
@@ -431,22 +435,22 @@ class Writer:
 
         Raises
         ------
-        Refused
+        GradeRefused
             If the database rejects this submission; nothing of it is written then.
         UserError
             If the database accepts no writes.
         """
 
         def write() -> Saved:
-            submission = self._submission(name, student) or self._added(name, student)
+            submission = self._submission(name, student) or self._add_submission(name, student)
             submission.timestamp = timestamp
             submission.deadline = self._deadline(submission)
             submission.take(outcome, unchanged)
             submission.penalty = self._penalty(submission)
-            submission.automatic = comment(Saved(submission.standing(), submission.cells()))
+            submission.automatic = comment(Saved(submission.submission_score(), submission.cells()))
             self._write(submission)
-            self._settle_others(submission)
-            return Saved(submission.standing(), submission.cells())
+            self._update_other_penalties(submission)
+            return Saved(submission.submission_score(), submission.cells())
 
         return self._in_transaction(name, student, write)
 
@@ -469,7 +473,7 @@ class Writer:
                 if not dropped or not pauses:
                     raise UserError(self._lost(name, student, error)) from error
             except (SQLAlchemyError, ValueError) as error:
-                raise Refused(database.reason(error)) from error
+                raise GradeRefused(database.reason(error)) from error
             finally:
                 self.gradebook.db.rollback()
             time.sleep(pauses.pop(0))
@@ -536,7 +540,7 @@ class Writer:
             rows.update({entry["cell_id"]: dict(entry) for entry in asked.mappings()})
         return submission
 
-    def _added(self, name: str, student: str) -> "_Submission":
+    def _add_submission(self, name: str, student: str) -> "_Submission":
         """Add a submission without points, and its student if necessary."""
         exercise, db = self._exercise(name), self.gradebook.db
         if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
@@ -603,11 +607,11 @@ class Writer:
         """Return when a submission was due, and the free days that it uses beside its student's
         other ones.
         """
-        return self._rule.deadlines_of([*self._others(submission), submission.hand_in()])[
+        return self._rule.deadlines_of([*self._others(submission), submission.lateness_facts()])[
             submission.exercise.name
         ]
 
-    def _others(self, submission: "_Submission") -> list[late.HandIn]:
+    def _others(self, submission: "_Submission") -> list[late.LatenessFacts]:
         """Return what decides how late the other submissions of the same student are."""
         names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
         others = self.gradebook.db.execute(
@@ -624,27 +628,32 @@ class Writer:
             )
         )
         return [
-            late.HandIn(names[other.assignment_id], other.timestamp, other.duedate, other.extension)
+            late.LatenessFacts(
+                names[other.assignment_id], other.timestamp, other.duedate, other.extension
+            )
             for other in others
         ]
 
-    def _settle_others(self, submission: "_Submission") -> None:
+    def _update_other_penalties(self, submission: "_Submission") -> None:
         """Store the penalties of the student's other late submissions again: all of them share
         the free days.
         """
-        for hand_in in self._others(submission) if self.has_free_days else ():
-            if not hand_in.seconds_late:
+        for facts in self._others(submission) if self.has_free_days else ():
+            if not facts.seconds_late:
                 continue
             # an exercise of which only nbgrader has a submission
             with contextlib.suppress(MissingEntry):
-                other = self._submission(hand_in.exercise, submission.student)
+                other = self._submission(facts.exercise, submission.student)
                 if other is not None and other.penalty != (penalty := self._penalty(other)):
                     other.penalty = penalty
                     self._write_penalty(other)
 
     def _penalty(self, submission: "_Submission") -> float | None:
         """Return the late penalty by the course's rule, at most all points."""
-        seconds, free_days = submission.hand_in().seconds_late, submission.deadline.free_days_used
+        seconds, free_days = (
+            submission.lateness_facts().seconds_late,
+            submission.deadline.free_days_used,
+        )
         return self._rule.penalty(submission.student, submission.score(), seconds, free_days)
 
 
@@ -683,17 +692,19 @@ class _Submission:
             if result is None:
                 continue
             before = row.get("auto_score")
-            waits = result.manual and not str(result.error)
+            waits = result.is_graded_by_hand and not str(result.error)
             lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
             if row.get("manual_score") is None:
                 row["needs_manual_grade"] = row["auto_score"] is None or result.pending > 0
-            elif not (name in unchanged if result.manual else before == row["auto_score"]):
+            elif not (
+                name in unchanged if result.is_graded_by_hand else before == row["auto_score"]
+            ):
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
             row["auto_comment"] = (
-                NO_RESPONSE if result and result.manual and str(result.error) else None
+                NO_RESPONSE if result and result.is_graded_by_hand and str(result.error) else None
             )
 
     @property
@@ -723,22 +734,24 @@ class _Submission:
             for row in self.grades.values()
         )
 
-    def hand_in(self) -> late.HandIn:
+    def lateness_facts(self) -> late.LatenessFacts:
         """Return what decides how late it is."""
-        return late.HandIn(self.exercise.name, self.timestamp, self.exercise.due, self.extension)
+        return late.LatenessFacts(
+            self.exercise.name, self.timestamp, self.exercise.due, self.extension
+        )
 
     def score(self) -> float:
         """Return the points of all cells."""
         return sum(_score(row) for row in self.grades.values())
 
-    def standing(self) -> Standing:
+    def submission_score(self) -> SubmissionScore:
         """Return its score, penalty and state."""
         penalty = self.penalty or 0.0
-        return Standing(
+        return SubmissionScore(
             score=round(max(0.0, self.score() - penalty), 4),
             max_score=sum(most for _, most in self.exercise.graded.values()),
             penalty=penalty,
-            seconds_late=self.hand_in().seconds_late,
+            seconds_late=self.lateness_facts().seconds_late,
             needs_manual_grade=any(_waits(row) for row in self.grades.values()),
             deadline=self.deadline,
         )
@@ -748,9 +761,9 @@ class _Submission:
         cells: dict[str, dict[str, Any]] = {}
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
-            manual = row.get("manual_score") is not None
+            has_manual_score = row.get("manual_score") is not None
             cells.setdefault(name, {}).update(
-                score=_score(row), points=most, waits=_waits(row), manual=manual
+                score=_score(row), points=most, waits=_waits(row), has_manual_score=has_manual_score
             )
         for cell, row in self.comments.items():
             cells.setdefault(self.exercise.commented[cell], {}).update(
@@ -837,7 +850,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     rule = late.Rule(course)
     with opened(course) as gradebook:
         db = gradebook.db
-        most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
+        max_scores = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
         # As columns and at once: of nbgrader's objects each asks the database for its own part, a
         # dozen times.
         cells: dict[str, list[Any]] = {}
@@ -851,19 +864,20 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
         ).mappings():  # fmt: skip
             cells.setdefault(cell["assignment_id"], []).append(cell)
+        # nbgrader: a submitted notebook's assignment_id is the id of its submission
         comments: dict[str, dict[str, str]] = {}
-        for key, name, comment in db.execute(
+        for submission_id, name, comment in db.execute(
             select(NOTEBOOKS.c.assignment_id, BaseCell.name, COMMENTS.c.manual_comment)
             .join(COMMENTS, COMMENTS.c.notebook_id == NOTEBOOKS.c.id)
             .join(BaseCell, BaseCell.id == COMMENTS.c.cell_id)
             .where(COMMENTS.c.manual_comment.is_not(None))
         ):
-            comments.setdefault(key, {})[name] = comment
+            comments.setdefault(submission_id, {})[name] = comment
         penalties: dict[str, float] = {}
-        for key, penalty in db.execute(
+        for submission_id, penalty in db.execute(
             select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)
         ):
-            penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
+            penalties[submission_id] = penalties.get(submission_id, 0.0) + (penalty or 0.0)
         entries = db.execute(
             select(
                 SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp,
@@ -875,10 +889,12 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
         ).all()  # fmt: skip
-    students: dict[str, list[late.HandIn]] = {}
+    students: dict[str, list[late.LatenessFacts]] = {}
     for entry in entries:
-        students.setdefault(entry.student_id, []).append(_hand_in(entry))
-    due = {student: rule.deadlines_of(hand_ins) for student, hand_ins in students.items()}
+        students.setdefault(entry.student_id, []).append(_lateness_facts(entry))
+    deadlines_by_student = {
+        student: rule.deadlines_of(all_facts) for student, all_facts in students.items()
+    }
     # Sorted here: databases put letters in orders of their own.
     return [
         _row(
@@ -886,15 +902,15 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             cells.get(entry.id, []),
             comments.get(entry.id, {}),
             penalties.get(entry.id, 0.0),
-            most[entry.assignment_id],
-            due[entry.student_id][entry.name],
+            max_scores[entry.assignment_id],
+            deadlines_by_student[entry.student_id][entry.name],
         )
         for entry in sorted(entries, key=lambda entry: (entry.name, entry.student_id))
     ]
 
 
-def _hand_in(entry: Any) -> late.HandIn:
-    return late.HandIn(entry.name, entry.timestamp, entry.duedate, entry.extension)
+def _lateness_facts(entry: Any) -> late.LatenessFacts:
+    return late.LatenessFacts(entry.name, entry.timestamp, entry.duedate, entry.extension)
 
 
 def _row(
@@ -920,20 +936,20 @@ def _row(
         "max_score": most,
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    standing = Standing(
+    submission_score = SubmissionScore(
         row["score"],
         most,
         penalty,
-        _hand_in(entry).seconds_late,
+        _lateness_facts(entry).seconds_late,
         row["needs_manual_grade"],
         deadline,
     )
-    saved = {
+    saved_cells = {
         cell["name"]: SavedCell(
-            _score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None
+            _score(cell), waits=_waits(cell), has_manual_score=cell["manual_score"] is not None
         )
         for cell in cells
     }
     for name, comment in comments.items():
-        saved[name] = replace(saved.get(name, SavedCell()), comment=comment)
-    return row, Saved(standing, saved)
+        saved_cells[name] = replace(saved_cells.get(name, SavedCell()), comment=comment)
+    return row, Saved(submission_score, saved_cells)

@@ -84,16 +84,17 @@ class Pair(NamedTuple):
     """A check in this class and in the other one; None where there is no such check."""
 
     item: Item
-    here: Tally | None
-    there: Tally | None
+    this_class: Tally | None
+    other_class: Tally | None
 
     @property
     def difference(self) -> float | None:
         """By how much the share of students who fail it is higher here; None if one of the
         shares is unknown.
         """
-        here, there = self.here and self.here.share, self.there and self.there.share
-        return None if here is None or there is None else here - there
+        share = self.this_class and self.this_class.share
+        other_share = self.other_class and self.other_class.share
+        return None if share is None or other_share is None else share - other_share
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,14 @@ class Comparison:
     failures.
     """
 
-    here: Mean
-    there: Mean
+    this_class: Mean
+    other_class: Mean
     checks: list[Pair]
 
     @property
     def difference(self) -> float:
         """By how much the mean share of points is higher here."""
-        return self.here.share - self.there.share
+        return self.this_class.share - self.other_class.share
 
 
 Key = tuple[str, str]
@@ -169,20 +170,20 @@ def attempts(graded: Iterable[Record]) -> list[Attempts]:
     return sorted(counted, key=lambda entry: -entry.median)
 
 
-def compared(here: Sequence[Record], there: Sequence[Record]) -> Comparison:
+def compared(this_class: Sequence[Record], other_class: Sequence[Record]) -> Comparison:
     """Return the comparison of an exercise in this class with the same exercise in another one."""
-    items = {**_items(there), **_items(here)}
-    ours, theirs = _tallies(here), _tallies(there)
+    items = {**_items(other_class), **_items(this_class)}
+    ours, theirs = _tallies(this_class), _tallies(other_class)
     pairs = [Pair(item, ours.get(key), theirs.get(key)) for key, item in items.items()]
-    return Comparison(_mean(here), _mean(there), sorted(pairs, key=_by_change))
+    return Comparison(_mean(this_class), _mean(other_class), sorted(pairs, key=_by_change))
 
 
 def _by_change(pair: Pair) -> tuple[int, float]:
     """Sort by the increase of failures; what is only in this class is next to last, what is only
     there is last.
     """
-    if pair.here is None or pair.there is None:
-        return (2 if pair.here else 3), 0.0
+    if pair.this_class is None or pair.other_class is None:
+        return (2 if pair.this_class else 3), 0.0
     return (1, 0.0) if pair.difference is None else (0, -pair.difference)
 
 
@@ -243,7 +244,7 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
                 continue
             passed = check.status == Status.PASSED
             worth = cell.max_points * check.weight / total
-            whole = cell.manual or cell.given is not None
+            whole = cell.is_graded_by_hand or cell.manual_points is not None
             share_of_check = decided[name] if whole else (passed * worth, worth)
             if possible - share_of_check[1] > 10**-DIGITS:
                 yield (
@@ -255,9 +256,9 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
 
 def _decided(cell: CellResult) -> tuple[float, float]:
     """Return the points of a cell that are earned, and those that are earned or lost."""
-    if cell.given is not None:
-        return cell.given, cell.max_points
-    if cell.manual and cell.waits:
+    if cell.manual_points is not None:
+        return cell.manual_points, cell.max_points
+    if cell.is_graded_by_hand and cell.waits:
         return 0.0, 0.0
     return cell.points, cell.max_points - cell.pending
 
@@ -267,7 +268,7 @@ def _submissions(record: Record) -> list[Record]:
     were submitted.
     """
     if all(
-        isinstance(raw, dict) and raw.get("submission") == record.submission
+        isinstance(raw, dict) and raw.get("submission") == record.submission_digest
         for raw in record.history
     ):
         return [record]
@@ -275,5 +276,5 @@ def _submissions(record: Record) -> list[Record]:
     last: dict[str, Record] = {}
     for grading in [*filter(None, earlier), record]:
         if grading.kind != Kind.INFRASTRUCTURE or grading is record:
-            last[grading.submission] = grading
+            last[grading.submission_digest] = grading
     return list(last.values())

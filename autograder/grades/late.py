@@ -81,7 +81,7 @@ def _days(seconds: float) -> int:
 
 
 @dataclass(frozen=True)
-class HandIn:
+class LatenessFacts:
     """What decides how late a submission is; times are UTC without a zone, as the gradebook has
     them.
     """
@@ -125,29 +125,29 @@ class Rule:
         """Whether a submission's penalty also depends on the other ones of its student."""
         return isinstance(self._plugin, PerDay) and self._plugin.free_days > 0
 
-    def deadlines_of(self, hand_ins: Sequence[HandIn]) -> dict[str, Deadline]:
+    def deadlines_of(self, all_facts: Sequence[LatenessFacts]) -> dict[str, Deadline]:
         """Return when all submissions of one student were due, by exercise, and the free days that
         they use.
 
         Free days are used in the order of the due dates, without extensions.
         """
-        dated = [hand_in for hand_in in hand_ins if hand_in.due]
-        dated.sort(key=lambda hand_in: (hand_in.due, hand_in.exercise))
+        dated = [facts for facts in all_facts if facts.due]
+        dated.sort(key=lambda facts: (facts.due, facts.exercise))
         remaining, used = 0, [0] * len(dated)
         if isinstance(self._plugin, PerDay):
             remaining = self._plugin.free_days
-            used = self._plugin.free_days_used([hand_in.seconds_late for hand_in in dated])
-        by_exercise = dict.fromkeys((hand_in.exercise for hand_in in hand_ins), Deadline())
-        for hand_in, days in zip(dated, used, strict=True):
+            used = self._plugin.free_days_used([facts.seconds_late for facts in dated])
+        by_exercise = dict.fromkeys((facts.exercise for facts in all_facts), Deadline())
+        for facts, days in zip(dated, used, strict=True):
             remaining -= days
-            by_exercise[hand_in.exercise] = self._deadline(hand_in, days, remaining)
+            by_exercise[facts.exercise] = self._deadline(facts, days, remaining)
         return by_exercise
 
-    def _deadline(self, hand_in: HandIn, used: int, remaining: int) -> Deadline:
-        extension = hand_in.extension or timedelta()
-        assert hand_in.due is not None
-        due = (hand_in.due + extension).replace(tzinfo=UTC)
-        named = self.dates.due.get(hand_in.exercise)
+    def _deadline(self, facts: LatenessFacts, used: int, remaining: int) -> Deadline:
+        extension = facts.extension or timedelta()
+        assert facts.due is not None
+        due = (facts.due + extension).replace(tzinfo=UTC)
+        named = self.dates.due.get(facts.exercise)
         due = due.astimezone(named.tzinfo) if named else due
         return Deadline(
             due.isoformat(timespec="minutes"), extension.total_seconds(), used, remaining

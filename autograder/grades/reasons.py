@@ -37,7 +37,9 @@ def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
-            if lost > 1e-9 and (cell.checks or cell.given is not None or not str(result.reason)):
+            if lost > 1e-9 and (
+                cell.checks or cell.manual_points is not None or not str(result.reason)
+            ):
                 values = {
                     "name": cell.subject or grade_id,
                     "points": f"{lost:g}",
@@ -46,8 +48,8 @@ def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
                 lines.append(str(Message("{name} −{points}: {reason}", **values)))
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
-            if cell.instead:
-                lines.append(str(tested_with(cell.subject or grade_id, cell.instead)))
+            if cell.replaced_functions:
+                lines.append(str(tested_with(cell.subject or grade_id, cell.replaced_functions)))
     lines += [
         str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None
     ]
@@ -58,15 +60,17 @@ def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 def waiting(name: str, cell: CellResult) -> Message | None:
     """Return a sentence on what a person still has to do with a cell, or None."""
-    if cell.waits and cell.given is not None:
+    if cell.waits and cell.manual_points is not None:
         return Message(
             TO_CONFIRM,
             cell=cell.subject or name,
-            given=f"{cell.given:g}",
+            given=f"{cell.manual_points:g}",
             points=f"{cell.max_points:g}",
         )
     return (
-        Message(TO_READ, cell=name) if cell.waits and cell.manual and not str(cell.error) else None
+        Message(TO_READ, cell=name)
+        if cell.waits and cell.is_graded_by_hand and not str(cell.error)
+        else None
     )
 
 
@@ -77,7 +81,7 @@ def lost_to(cell: CellResult) -> str:
     The student reads the same reason: the likely cause, or else how the result differs from the
     expected one.
     """
-    if cell.given is not None:
+    if cell.manual_points is not None:
         return str(BY_A_PERSON)
     failed = [check for check in cell.checks if check.status == Status.FAILED]
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
@@ -114,7 +118,7 @@ def relation_of(check: Result) -> Message:
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on a function's pending points, and what they are waiting for."""
     text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
-    return Message(text, name=name, points=f"{points:g}", what=named(needs))
+    return Message(text, name=name, points=f"{points:g}", what=describe_needs(needs))
 
 
 def tested_with(name: str, helpers: Sequence[str]) -> Message:
@@ -132,9 +136,9 @@ def packages_missed(record: Record) -> list[str]:
     return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
-def in_all(outcome: Outcome) -> Message:
+def points_sentence(outcome: Outcome) -> Message:
     """Return a sentence on the points from checks, and those that a person still has to give."""
-    checks = [cell for cell in outcome.cells.values() if not cell.manual]
+    checks = [cell for cell in outcome.cells.values() if not cell.is_graded_by_hand]
     values = {
         "score": sum(cell.points for cell in checks),
         "points": sum(cell.max_points for cell in checks),
@@ -142,12 +146,12 @@ def in_all(outcome: Outcome) -> Message:
     earned = Message(
         "{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()}
     )
-    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
+    manual = sum(cell.max_points for cell in outcome.cells.values() if cell.is_graded_by_hand)
     text = "{earned}, and {manual} more from the person who reads what you wrote"
     return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
 
 
-def named(needs: Sequence[str]) -> str | Message:
+def describe_needs(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
     needs = [need for need in needs if need != "gpu" or "bf16" not in needs]
     names = [machine.NAMES.get(need, Message(need)) for need in needs] or [Message("it")]
@@ -159,7 +163,7 @@ def words_of(name: str) -> str:
     return name.replace("_", " ")
 
 
-def of_cells(cells: list[Any]) -> Iterator[str]:
+def cell_feedback(cells: list[Any]) -> Iterator[str]:
     """Yield what a terminal shows of a graded notebook: errors of cells, and the feedback of
     checks.
     """

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from autograder.checking import Result, words
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
-from autograder.grades.results import Record
+from autograder.grades.results import CellResult, Record
 
 RECORDED = (
     "name", "title", "weight", "status", "message", "cause", "label", "hint", "on", "relation",
@@ -78,6 +79,21 @@ CODEC.register_structure_hook(str | Message, _text_or_message)
 CODEC.register_unstructure_hook(Message, words.to_dict)
 CODEC.register_unstructure_hook(Result, _recorded)
 
+KEYS: dict[type, dict[str, str]] = {
+    CellResult: {
+        "is_graded_by_hand": "manual",
+        "manual_points": "given",
+        "replaced_functions": "instead",
+    },
+    Record: {"submission_digest": "submission", "release_digest": "exercise"},
+}
+"""The fields whose key in a record is not their name: records keep the keys that they have."""
+
+for _kind, _keys in KEYS.items():
+    _renamed: dict[str, Any] = {name: override(rename=key) for name, key in _keys.items()}
+    CODEC.register_structure_hook(_kind, make_dict_structure_fn(_kind, CODEC, **_renamed))
+    CODEC.register_unstructure_hook(_kind, make_dict_unstructure_fn(_kind, CODEC, **_renamed))
+
 
 def to_text(record: Record) -> str:
     """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten
@@ -121,7 +137,7 @@ def read(path: Path) -> Record | None:
 
 def record_of(course: Course, student: str, name: str) -> Record | None:
     """Return the record of a submission's last grading, or None if there is no readable one."""
-    return read(course.graded(student, name).record)
+    return read(course.paths_of(student, name).record)
 
 
 def history(path: Path) -> list[dict[str, Any]]:

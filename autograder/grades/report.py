@@ -85,7 +85,7 @@ class Bar:
     height: float
 
 
-class Lost(NamedTuple):
+class CheckCost(NamedTuple):
     """A check of a function, the points that it cost the class, and how many students lost some."""
 
     function: str
@@ -94,7 +94,7 @@ class Lost(NamedTuple):
     students: int
 
 
-class Missed(NamedTuple):
+class MissingPackages(NamedTuple):
     """A sentence on the packages that students import and that were not installed; and who these
     students are.
     """
@@ -103,7 +103,7 @@ class Missed(NamedTuple):
     who: list[str]
 
 
-class Met(NamedTuple):
+class Misconception(NamedTuple):
     """A misconception about a function, in the words that students read, how many students have it,
     and which.
 
@@ -120,7 +120,7 @@ class Met(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class OpenRequest:
     """A regrade request that nobody has answered, with the failed checks of its function.
 
     A check has its title and what it found; `explain` is the command that shows its inputs and what
@@ -136,7 +136,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Row:
+class SubmissionRow:
     """One submission; `marks` is empty where nothing of it was tried.
 
     A mark is a status, `open`, or nothing.
@@ -151,7 +151,7 @@ class Row:
     pending: float
     marks: list[tuple[str, Column]]
     kind: Kind
-    manual: bool
+    needs_manual_grade: bool
     reasons: list[str]
     earlier: int
     evidence: list[str]
@@ -175,19 +175,19 @@ class Assignment:
     mean: float
     median: float
     max_score: float
-    checks: list[Lost]
-    misconceptions: list[Met]
-    rows: list[Row]
+    checks: list[CheckCost]
+    misconceptions: list[Misconception]
+    rows: list[SubmissionRow]
     links: dict[str, str]
     pending: int
     columns: list[Column]
     functions: list[tuple[str, int]]
     hard: list[Column]
     never: list[Column]
-    missed: Missed | None = None
+    missed: MissingPackages | None = None
     sums: list[Sum] = field(default_factory=list)
     dates: list[Message] = field(default_factory=list)
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[OpenRequest] = field(default_factory=list)
     open_requests: int = 0
     discriminations: list[Discrimination] = field(default_factory=list)
     attempts: list[Attempts] = field(default_factory=list)
@@ -195,7 +195,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparedClass:
     """The other class of a report: the folder of its grades, and the exercises that only one of
     the classes has.
     """
@@ -206,7 +206,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class HandedIn:
+class TodaysSubmission:
     """A submission of today: when, whose, of which exercise, its points, and how often this
     student's was graded.
     """
@@ -221,7 +221,7 @@ class HandedIn:
 
 
 @dataclass(frozen=True)
-class Page:
+class ClassReport:
     """The report on a class, and the other class that it is compared with, if any.
 
     `open` counts the submissions graded without a sandbox. `today` has those submitted today, which
@@ -234,18 +234,20 @@ class Page:
     open: int
     kinds: list[tuple[Kind, int]]
     graded_at: str
-    beside: Beside | None = None
-    today: list[HandedIn] = field(default_factory=list)
+    compared_class: ComparedClass | None = None
+    today: list[TodaysSubmission] = field(default_factory=list)
 
 
-def write(course: Course, path: Path, anonymous: bool = False, beside: Path | None = None) -> Page:
-    """Write the report on all graded submissions to `path` in the grader's language; return what it
-    says in English.
+def write(
+    course: Course, report_path: Path, anonymous: bool = False, beside: Path | None = None
+) -> ClassReport:
+    """Write the report on all graded submissions to `report_path` in the grader's language; return
+    what it says in English.
 
     Parameters
     ----------
     course : Course
-    path : Path
+    report_path : Path
     anonymous : bool
         Whether to leave out names and links.
     beside : Path, optional
@@ -258,20 +260,22 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     """
     graded = records.all_of(course)
     if not graded:
-        raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
-    other = (beside, _grades_of_another(course, beside)) if beside else None
-    names = records.numbered(record.student for record in graded) if anonymous else {}
-    today = _today(course, path, graded)
-    page = _page(course, path, graded, names, other, today)
-    base = "" if anonymous else f"{_link(course.feedback, path)}/"
-    with catalogs.for_graders(course.root):
-        lines = (
-            page
-            if words.language() == words.ENGLISH
-            else _page(course, path, graded, names, other, today)
+        raise UserError(
+            f"Nothing is graded in {course.output_folder} yet. Run: python -m autograder grade"
         )
-        path.write_text(_html(lines, base), encoding="utf-8")
-    return page
+    other = (beside, _grades_of_another(course, beside)) if beside else None
+    pseudonyms = records.numbered(record.student for record in graded) if anonymous else {}
+    today = _today(course, report_path, graded)
+    class_report = _class_report(course, report_path, graded, pseudonyms, other, today)
+    base = "" if anonymous else f"{_link(course.feedback, report_path)}/"
+    with catalogs.for_graders(course.root):
+        localized_report = (
+            class_report
+            if words.language() == words.ENGLISH
+            else _class_report(course, report_path, graded, pseudonyms, other, today)
+        )
+        report_path.write_text(_html(localized_report, base), encoding="utf-8")
+    return class_report
 
 
 def _grades_of_another(course: Course, folder: Path) -> list[Record]:
@@ -282,8 +286,8 @@ def _grades_of_another(course: Course, folder: Path) -> list[Record]:
         raise UserError(
             f"There is no folder {folder}. With --beside, name the --into folder of another class."
         )
-    other = Course(root=course.root, into=folder.resolve())
-    if other.into == course.into.resolve() or other.db_url == course.db_url:
+    other = Course(root=course.root, output_folder=folder.resolve())
+    if other.output_folder == course.output_folder.resolve() or other.db_url == course.db_url:
         raise UserError(
             f"{folder} has the grades of this class. Name the folder of another class "
             "with --beside."
@@ -305,53 +309,55 @@ def _grades_of_another(course: Course, folder: Path) -> list[Record]:
     return graded
 
 
-def _page(
+def _class_report(
     course: Course,
-    path: Path,
+    report_path: Path,
     graded: list[Record],
-    names: dict[str, str],
+    pseudonyms: dict[str, str],
     other: tuple[Path, list[Record]] | None,
-    today: list[HandedIn],
-) -> Page:
+    today: list[TodaysSubmission],
+) -> ClassReport:
     """Return what a report says, in the language in use."""
     ours, theirs = _by_exercise(graded), _by_exercise(other[1] if other else [])
-    beside = (
-        Beside(other[0].resolve(), sorted(ours.keys() - theirs), sorted(theirs.keys() - ours))
+    compared_class = (
+        ComparedClass(
+            other[0].resolve(), sorted(ours.keys() - theirs), sorted(theirs.keys() - ours)
+        )
         if other
         else None
     )
-    return Page(
+    return ClassReport(
         assignments=[
-            _assignment(course, path, name, handed_in, names, theirs.get(name))
-            for name, handed_in in sorted(ours.items())
+            _assignment(course, report_path, name, own_records, pseudonyms, theirs.get(name))
+            for name, own_records in sorted(ours.items())
         ],
         students=len({record.student for record in graded}),
-        anonymous=bool(names),
+        anonymous=bool(pseudonyms),
         open=sum(not record.sandbox for record in graded),
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
-        beside=beside,
+        compared_class=compared_class,
         today=today,
     )
 
 
-def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedIn]:
+def _today(course: Course, report_path: Path, graded: Iterable[Record]) -> list[TodaysSubmission]:
     """Return what was submitted since midnight in this machine's time zone, the last one first."""
     midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     submissions = []
     for record in graded:
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
-        paths = course.graded(record.student, record.assignment)
+        paths = course.paths_of(record.student, record.assignment)
         when = _submitted(paths.stamp)
         if when is None or when < midnight:
             continue
         submissions.append(
-            HandedIn(
+            TodaysSubmission(
                 when.astimezone(),
                 record.student,
                 record.assignment,
-                _link(paths.page, path),
+                _link(paths.page, report_path),
                 record.score,
                 record.max_score,
                 len(record.history) + 1,
@@ -378,7 +384,7 @@ def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:
     return by_exercise
 
 
-def _html(page: Page, base: str) -> str:
+def _html(class_report: ClassReport, base: str) -> str:
     environment = Environment(
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -393,11 +399,11 @@ def _html(page: Page, base: str) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     script = SCRIPT.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
-        vars(page),
+        vars(class_report),
         language=words.language(),
-        time=_time(page.graded_at),
+        time=_time(class_report.graded_at),
         signs=SIGNS,
-        data=_data(page, base),
+        data=_data(class_report, base),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -423,8 +429,8 @@ def texts_of_script() -> list[str]:
     return re.findall(r'\b_\("([^"]+)"', SCRIPT.read_text(encoding="utf-8"))
 
 
-def _link(to: Path, page: Path) -> str:
-    return quote(os.path.relpath(to, page.resolve().parent).replace(os.sep, "/"))
+def _link(to: Path, report_path: Path) -> str:
+    return quote(os.path.relpath(to, report_path.resolve().parent).replace(os.sep, "/"))
 
 
 # The rows, as the page's script has them. All of them as elements would be more than a browser
@@ -441,25 +447,30 @@ class _Texts:
         return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
 
-def _data(page: Page, base: str) -> dict[str, Any]:
+def _data(class_report: ClassReport, base: str) -> dict[str, Any]:
     """Return what report.js draws: `parts` with a row for each submission, and the texts that
     rows refer to.
     """
     students = sorted(
-        {row.student for assignment in page.assignments for row in assignment.rows}, key=_natural
+        {row.student for assignment in class_report.assignments for row in assignment.rows},
+        key=_natural,
     )
     numbers = {student: number for number, student in enumerate(students)}
     texts = _Texts()
     parts = []
-    for assignment in page.assignments:
+    for assignment in class_report.assignments:
         rows = []
         for row in assignment.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = [translated("needs a manual grade")] * row.manual
-            tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(
-                row.earlier
-            )
-            tags += [str(row.late)] if row.late else []
+            tags = []
+            if row.needs_manual_grade:
+                tags.append(translated("needs a manual grade"))
+            if row.earlier:
+                tags.append(str(counted("graded once", "graded {count} times", row.earlier + 1)))
+            if row.late:
+                tags.append(str(row.late))
+            # student, score, pending, kind, marks, tags, reasons, evidence, change: as report.js
+            # unpacks it
             rows.append(
                 [
                     numbers[row.student], row.score, row.pending, translated(row.kind), marks,
@@ -501,51 +512,53 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
 
 def _assignment(
     course: Course,
-    path: Path,
+    report_path: Path,
     name: str,
-    handed_in: list[Record],
-    names: dict[str, str],
-    there: list[Record] | None,
+    records: list[Record],
+    pseudonyms: dict[str, str],
+    other_records: list[Record] | None,
 ) -> Assignment:
-    checks, misconceptions = costs(handed_in, names)
-    columns = _columns(handed_in)
-    hard, never = _telling(columns, handed_in)
-    rows = _rows(course, path, handed_in, names, columns)
+    checks, misconceptions = costs(records, pseudonyms)
+    columns = _columns(records)
+    hard, never = _telling(columns, records)
+    rows = _rows(course, report_path, records, pseudonyms, columns)
     changed = [row.change for row in rows if row.change]
     return Assignment(
         name=name,
-        histogram=_histogram([record.score / (record.max_score or 1) for record in handed_in]),
-        mean=statistics.mean(record.score for record in handed_in),
-        median=statistics.median(record.score for record in handed_in),
-        max_score=handed_in[0].max_score,
+        histogram=_histogram([record.score / (record.max_score or 1) for record in records]),
+        mean=statistics.mean(record.score for record in records),
+        median=statistics.median(record.score for record in records),
+        max_score=records[0].max_score,
         checks=checks,
         misconceptions=misconceptions,
         rows=rows,
         links={row.student: row.link for row in rows},
-        pending=sum(record.pending > 0 for record in handed_in),
+        pending=sum(record.pending > 0 for record in records),
         columns=columns,
         functions=[
-            (name, len(list(group)))
-            for name, group in groupby(column.function for column in columns)
+            (function, len(list(group)))
+            for function, group in groupby(column.function for column in columns)
         ],
         hard=hard,
         never=never,
-        missed=_missed(handed_in, names),
+        missed=_missed(records, pseudonyms),
         sums=changes.sums(changed) if changed else [],
-        dates=_dates(handed_in, names),
+        dates=_dates(records, pseudonyms),
         requests=[]
-        if names
-        else [asked for record in handed_in for asked in _asked(course, path, record)],
-        open_requests=sum(request.open for record in handed_in for request in record.requests),
-        discriminations=item_analysis.discriminations(handed_in),
-        attempts=item_analysis.attempts(handed_in),
-        comparison=item_analysis.compared(handed_in, there) if there else None,
+        if pseudonyms
+        else [
+            request for record in records for request in _open_requests(course, report_path, record)
+        ],
+        open_requests=sum(request.open for record in records for request in record.requests),
+        discriminations=item_analysis.discriminations(records),
+        attempts=item_analysis.attempts(records),
+        comparison=item_analysis.compared(records, other_records) if other_records else None,
     )
 
 
-def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
+def _open_requests(course: Course, report_path: Path, record: Record) -> Iterator[OpenRequest]:
     """Yield the open regrade requests of a submission."""
-    paths = course.graded(record.student, record.assignment)
+    paths = course.paths_of(record.student, record.assignment)
     for request in record.requests:
         if not request.open:
             continue
@@ -553,11 +566,11 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
             (cell for cell in record.cells.values() if cell.subject == request.function), None
         )
         failed = [check for check in cell.checks if check.status == Status.FAILED] if cell else []
-        yield Asked(
+        yield OpenRequest(
             student=record.student,
             function=request.function,
             text=text.block(request.text),
-            link=_link(paths.page, path),
+            link=_link(paths.page, report_path),
             checks=[(shown(check.title), text.line(shown(check.message))) for check in failed],
             explain="python -m autograder explain "
             f"{shlex.quote(os.path.relpath(paths.record, course.root))} --check "
@@ -565,7 +578,7 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
         )
 
 
-def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
+def _dates(records: list[Record], pseudonyms: Mapping[str, str]) -> list[Message]:
     """Return sentences on when an exercise was due, how many were late, and who has an extension.
 
     If students have no names here, those with an extension are only counted.
@@ -578,14 +591,16 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
     sentences = [
         Message(
             "Due on {when}.",
-            when=words.joined("{left}, {right}", [reasons.moment(one) for one in sorted(due)]),
+            when=words.joined(
+                "{left}, {right}", [reasons.moment(due_date) for due_date in sorted(due)]
+            ),
         )
     ]
     sentences.append(
         counted("{count} submission was late.", "{count} submissions were late.", late)
     )
     extended = [record for record in dated if record.deadline.extension]
-    is_anonymous = bool(names)
+    is_anonymous = bool(pseudonyms)
     if extended and is_anonymous:
         sentences.append(
             counted(
@@ -615,12 +630,12 @@ def _without_extension(deadline: Deadline) -> str:
 
 
 def costs(
-    records: list[Record], names: Mapping[str, str] = MappingProxyType({})
-) -> tuple[list[Lost], list[Met]]:
+    records: list[Record], pseudonyms: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[CheckCost], list[Misconception]]:
     """Return what cost a class most: points lost by check (of what is worth any), and what was
     misunderstood.
 
-    Both are sorted by cost; `names` has what students are called in place of their names.
+    Both are sorted by cost; `pseudonyms` has what students are called in place of their names.
     """
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
     losers: Counter[tuple[str, str]] = Counter()
@@ -629,7 +644,7 @@ def costs(
     for record in records:
         for cell in record.cells.values():
             total_weight = sum(check.weight for check in cell.checks) or 1
-            misconceptions = set()
+            misconceptions_of_cell = set()
             for check in cell.checks:
                 if not check.status.costs_points:
                     continue
@@ -640,18 +655,18 @@ def costs(
                 if check.cause or str(reasons.relation_of(check)):
                     key, explanation = _explained(check)
                     misconception = cell.subject, key
-                    misconceptions.add(misconception)
-                    first = explanations.setdefault(misconception, explanation)
-                    if first.label != explanation.label:  # the same relation, with other numbers
-                        with_others = first._replace(hint=translated(OTHER_NUMBERS))
-                        explanations[misconception] = with_others
-            for misconception in misconceptions:
-                students[misconception].append(names.get(record.student, record.student))
+                    misconceptions_of_cell.add(misconception)
+                    known = explanations.setdefault(misconception, explanation)
+                    if known.label != explanation.label:  # the same relation, with other numbers
+                        with_note = known._replace(hint=translated(OTHER_NUMBERS))
+                        explanations[misconception] = with_note
+            for misconception in misconceptions_of_cell:
+                students[misconception].append(pseudonyms.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
-    checks = [Lost(*check_key, points, losers[check_key]) for check_key, points in most_first]
-    most_met = sorted(students.items(), key=lambda item: (-len(item[1]), item[0][0]))
-    met = [
-        Met(
+    checks = [CheckCost(*check_key, points, losers[check_key]) for check_key, points in most_first]
+    by_frequency = sorted(students.items(), key=lambda item: (-len(item[1]), item[0][0]))
+    misconceptions = [
+        Misconception(
             function=misconception[0],
             label=explanations[misconception].label,
             hint=explanations[misconception].hint,
@@ -659,12 +674,12 @@ def costs(
             who=sorted(who, key=_natural),
             kind=explanations[misconception].kind,
         )
-        for misconception, who in most_met
+        for misconception, who in by_frequency
     ]
-    return checks, met
+    return checks, misconceptions
 
 
-def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
+def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPackages | None:
     """Return the packages that a class imports and that were not installed, most first; None
     without any.
 
@@ -672,7 +687,7 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
     be called after its author.
     """
     who = {
-        names.get(record.student, record.student): reasons.packages_missed(record)
+        pseudonyms.get(record.student, record.student): reasons.packages_missed(record)
         for record in records
     }
     who = {student: packages for student, packages in who.items() if packages}
@@ -682,7 +697,7 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
     named = [
         f"`{package}` ({number})"
         for package, number in count.most_common(NAMED)
-        if number > bool(names)
+        if number > bool(pseudonyms)
     ]
     sentence = counted(
         "{count} student imports packages that are not installed here: {packages}.",
@@ -690,7 +705,7 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
         len(who),
         packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
     )
-    return Missed(str(sentence), sorted(who, key=_natural))
+    return MissingPackages(str(sentence), sorted(who, key=_natural))
 
 
 class Explanation(NamedTuple):
@@ -723,7 +738,7 @@ def _columns(records: list[Record]) -> list[Column]:
     for record in records:
         for grade_id, cell in record.cells.items():
             columns = found.setdefault(grade_id, {})
-            if cell.manual:
+            if cell.is_graded_by_hand:
                 columns.setdefault(
                     "", Column(grade_id, "", grade_id, translated("by a person"), str(BY_A_PERSON))
                 )
@@ -782,29 +797,33 @@ def _histogram(shares: list[float]) -> list[Bar]:
 
 
 def _rows(
-    course: Course, path: Path, records: list[Record], names: dict[str, str], columns: list[Column]
-) -> list[Row]:
+    course: Course,
+    report_path: Path,
+    records: list[Record],
+    pseudonyms: dict[str, str],
+    columns: list[Column],
+) -> list[SubmissionRow]:
     rows = []
     for record in records:
-        link = _link(course.graded(record.student, record.assignment).page, path)
+        link = _link(course.paths_of(record.student, record.assignment).page, report_path)
         # What a file was called, or what an error said, may name its author.
-        nameless = _nameless(record) if names else record
+        nameless = _nameless(record) if pseudonyms else record
         rows.append(
-            Row(
-                student=names.get(record.student, record.student),
-                link="" if names else link,
+            SubmissionRow(
+                student=pseudonyms.get(record.student, record.student),
+                link="" if pseudonyms else link,
                 score=record.score,
                 pending=record.pending,
                 marks=_marks(record, columns)
                 if any(cell.checks for cell in record.cells.values())
                 else [],
                 kind=record.kind,
-                manual=record.needs_manual_grade,
+                needs_manual_grade=record.needs_manual_grade,
                 reasons=[
                     text.line(reason) for reason in reasons.lines_of(nameless, record.penalty)
                 ],
                 earlier=len(record.history),
-                evidence=[] if names else [text.block(lines) for lines in record.evidence],
+                evidence=[] if pseudonyms else [text.block(lines) for lines in record.evidence],
                 change=changes.latest(record),
                 late=_late(record),
             )

@@ -104,7 +104,7 @@ def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
     return answers
 
 
-def begun(
+def with_earlier_comments(
     requests: Iterable[Request], earlier: Iterable[Request], saved: Mapping[str, SavedCell]
 ) -> list[Request]:
     """Return requests with the comments that were there before them: those are no answers.

@@ -33,31 +33,34 @@ class Kind(StrEnum):
 
 @dataclass
 class CellResult:
-    """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
+    """The points of one graded cell, and the reasons.
+
+    If it `is_graded_by_hand`, a person gives the points.
 
     `checks` are the results of its checks; read from a record, they are without what only the
     graded notebook has of them (`records.RECORDED`).
 
-    `pending` points are neither earned nor lost, until a machine can run their checks. `given` are
-    the points that a person gave instead of all these. `instead` names the functions that the
-    course's own answered for in its checks. `waits` says that a person still has to give points, or
-    to confirm them.
+    `pending` points are neither earned nor lost, until a machine can run their checks.
+    `manual_points` are those that a person gave instead of all these. `replaced_functions` names
+    the functions that the course's own answered for in its checks. `waits` says that a person still
+    has to give points, or to confirm them.
     """
 
     points: float
     max_points: float
-    manual: bool = False
+    is_graded_by_hand: bool = False
     subject: str = ""
     checks: list[Result] = field(default_factory=list)
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
-    given: float | None = None
-    instead: list[str] = field(default_factory=list)
+    manual_points: float | None = None
+    replaced_functions: list[str] = field(default_factory=list)
     waits: bool = False
 
     def lost(self) -> float:
         """Return the points that are neither earned nor pending."""
-        return self.max_points - (self.points + self.pending if self.given is None else self.given)
+        earned = self.points + self.pending if self.manual_points is None else self.manual_points
+        return self.max_points - earned
 
     def waits_for(self) -> list[str]:
         """Return what its pending points need of a machine, as checks name it."""
@@ -162,7 +165,7 @@ class Deadline:
 
 
 @dataclass
-class Standing:
+class SubmissionScore:
     """A submission's score in the gradebook: with manual grades, and minus the late penalty.
 
     `seconds_late` is counted from the due date with the student's extension, and includes free
@@ -183,13 +186,14 @@ class SavedCell:
     """The gradebook's data on one cell.
 
     A graded cell has its `score` of `points`, whether it `waits` for a person, and whether one gave
-    its score (`manual`); an answer has a person's `comment` and nbgrader's `automatic` one.
+    its score (`has_manual_score`); an answer has a person's `comment` and nbgrader's `automatic`
+    one.
     """
 
     score: float = 0.0
     points: float = 0.0
     waits: bool = False
-    manual: bool = False
+    has_manual_score: bool = False
     comment: str | None = None
     automatic: str | None = None
 
@@ -250,7 +254,7 @@ class Saved:
     what the page shows of the draws, once these are public.
     """
 
-    standing: Standing
+    submission_score: SubmissionScore
     cells: dict[str, SavedCell] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     disclosure: Disclosure | None = None
@@ -260,6 +264,10 @@ class Saved:
         gradebook, or at a reveal.
         """
         parts = dataclasses.asdict(self)
+        # The names that pages were made from first: with others, all of them would be made again.
+        parts["standing"] = parts.pop("submission_score")
+        for cell in parts["cells"].values():
+            cell["manual"] = cell.pop("has_manual_score")
         if self.disclosure is None:  # so that a page from before there were any is still up to date
             del parts["disclosure"]
         text = json.dumps(parts, sort_keys=True, default=str)
@@ -274,8 +282,8 @@ class Record:
 
     student: str
     assignment: str
-    submission: str
-    exercise: str
+    submission_digest: str
+    release_digest: str
     seed: int
     sandbox: bool
     graded_at: str
@@ -311,17 +319,17 @@ class Record:
         """
         requests = [request.with_reply(saved.cells) for request in self.requests]
         return dataclasses.replace(
-            self.settled(saved.cells), requests=requests, **vars(saved.standing)
+            self.with_manual_points(saved.cells), requests=requests, **vars(saved.submission_score)
         )
 
-    def settled(self, saved: Mapping[str, SavedCell]) -> "Record":
+    def with_manual_points(self, saved: Mapping[str, SavedCell]) -> "Record":
         """Return this record with the points that a person gave, by cell; these cells have no
         pending points.
         """
-        return dataclasses.replace(self, cells=settled(self.cells, saved))
+        return dataclasses.replace(self, cells=with_manual_points(self.cells, saved))
 
 
-def settled(
+def with_manual_points(
     cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]
 ) -> dict[str, CellResult]:
     """Return the results of cells with what the gradebook says that a person did, or still has
@@ -330,10 +338,10 @@ def settled(
     results = {}
     for name, cell in cells.items():
         now = saved.get(name, SavedCell())
-        if now.manual:
-            cell = dataclasses.replace(cell, given=now.score, pending=0.0)
+        if now.has_manual_score:
+            cell = dataclasses.replace(cell, manual_points=now.score, pending=0.0)
         else:
-            cell = dataclasses.replace(cell, given=None)
+            cell = dataclasses.replace(cell, manual_points=None)
         results[name] = dataclasses.replace(cell, waits=now.waits)
     return results
 

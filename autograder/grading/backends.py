@@ -113,7 +113,7 @@ class Local:
     ----------
     jobs : int
         How many.
-    setting : WorkerConfig
+    worker_config : WorkerConfig
         Where they work.
     pool : GuestPool or None
         Where their guests come from; None if these are not isolated.
@@ -128,12 +128,12 @@ class Local:
     def __init__(
         self,
         jobs: int,
-        setting: WorkerConfig,
+        worker_config: WorkerConfig,
         pool: GuestPool | None = None,
         each: Sequence[int | None] | None = None,
         ahead: int = AHEAD,
     ):
-        self.setting, self.pool, self.ahead = setting, pool, ahead
+        self.worker_config, self.pool, self.ahead = worker_config, pool, ahead
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
         self.answers: deque[tuple[Job, Any]] = deque()
@@ -205,7 +205,7 @@ class Local:
         pipe, worker_end = self.context.Pipe()
         channel = self.pool.channel(core) if self.pool else None
         process = self.context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(worker_end, self.setting, channel, core), daemon=True
+            target=_serve, args=(worker_end, self.worker_config, channel, core), daemon=True
         )
         process.start()
         worker_end.close()
@@ -264,7 +264,7 @@ def deaf() -> Iterator[None]:
 
 def _serve(
     pipe: multiprocessing.connection.Connection,
-    setting: WorkerConfig,
+    worker_config: WorkerConfig,
     channel: socket.socket | None,
     core: int | None,
 ) -> None:
@@ -277,13 +277,13 @@ def _serve(
     if core is not None:
         cores.keep_to(core)
     # torch's threads for a GPU would keep this process from being forked
-    if not setting.uses_gpu():
+    if not worker_config.uses_gpu():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
+    _bound_memory(MOST_EXTRA_WITH_GPU if worker_config.uses_gpu() else MOST_EXTRA_MEMORY)
     Judge.expendable = sys.platform == "linux"
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
-    worker = Worker(setting, Channel(channel, setting.limits) if channel else None)
+    worker = Worker(worker_config, Channel(channel, worker_config.limits) if channel else None)
     gc.collect()
     gc.freeze()
     while True:

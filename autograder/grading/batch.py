@@ -33,7 +33,14 @@ from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
-from autograder.grades.results import Kind, Outcome, Record, Saved, Standing, settled
+from autograder.grades.results import (
+    Kind,
+    Outcome,
+    Record,
+    Saved,
+    SubmissionScore,
+    with_manual_points,
+)
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
@@ -109,10 +116,10 @@ class Batch:
     course : Course
     writer : gradebook.Writer
         Of an open gradebook; only this process writes to it.
-    backend : callable
+    make_backend : callable
         Makes the `Backend` when there is work for it.
-    setting : WorkerConfig
-        The setting in which workers work.
+    worker_config : WorkerConfig
+        What workers are made with.
     options : Options
     timer : PhaseTimer, optional
         Counts the time of each phase, including that of workers.
@@ -122,8 +129,8 @@ class Batch:
 
     course: Course
     writer: gradebook.Writer
-    backend: Any
-    setting: WorkerConfig
+    make_backend: Callable[[], Backend]
+    worker_config: WorkerConfig
     options: Options = field(default_factory=Options)
     timer: PhaseTimer = field(default_factory=PhaseTimer)
     log: Log | None = None
@@ -131,11 +138,11 @@ class Batch:
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
         self.versions: dict[str, str] = {}
-        self.answers: dict[str, dict[str, str]] = {}
-        self.running: Backend | None = None
+        self.request_cells: dict[str, dict[str, str]] = {}
+        self.backend: Backend | None = None
         self.jobs: dict[int, _Task] = {}
         self.number = 0
-        self.pages = 0
+        self.page_count = 0
 
     def run(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, Record, bool]]:
         """Grade these submissions, and make their pages.
@@ -148,24 +155,24 @@ class Batch:
         """
         try:
             by_work: dict[tuple[str, str], _Task] = {}  # the last one of each
-            for step, task in self._graded(submissions):
+            for step, task in self._first_pass(submissions):
                 by_work[task.unit.student, task.unit.assignment] = task
                 assert task.record is not None
                 yield step, task.record, task.kept
             tasks = list(by_work.values())
             self._reread(tasks)
-            for task in self._with_pages(tasks) if self.options.pages else ():
+            for task in self._second_pass(tasks) if self.options.pages else ():
                 assert task.record is not None
                 yield "page", task.record, task.kept
         finally:
-            if self.running:
-                self.running.close()
+            if self.backend:
+                self.backend.close()
 
     # The first pass.
 
-    def _graded(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, _Task]]:
-        """Yield `graded` and each submission once it has a grade; with early pages, also `page` and
-        the submission once it has its page.
+    def _first_pass(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, _Task]]:
+        """Yield `graded` and each submission's task once it has a grade; with early pages, also
+        `page` and the task once it has its page.
 
         Workers make pages before they grade others, and try again what one of them died of.
         """
@@ -177,7 +184,7 @@ class Batch:
                 task = retries.popleft()
                 self._submit("stopped" if task.overran else "grade", task, (task.unit,))
             while waiting and not retries and self._has_room():
-                task = self._begun(waiting.popleft())
+                task = self._start_task(waiting.popleft())
                 if task.kept:
                     self._log(task)
                     task.lighten()
@@ -187,15 +194,16 @@ class Batch:
             if not self.jobs:
                 continue
             if self.options.more:
-                assert self.running is not None
-                is_done = self.running.is_done(MORE_EVERY)
-                here = len(waiting) + len(retries) + len(pages)
-                waiting.extend(self.options.more(here + len(self.jobs) - is_done))
+                assert self.backend is not None
+                is_done = self.backend.is_done(MORE_EVERY)
+                queued = len(waiting) + len(retries) + len(pages)
+                under_way = queued + len(self.jobs) - int(is_done)  # a done job takes no worker
+                waiting.extend(self.options.more(under_way))
                 if not is_done:
                     continue
             task, answer = self._result()
             if task.method == "page":
-                if self._keep_page(task, answer):
+                if self._store_page(task, answer):
                     yield "page", task
                 else:
                     pages.append(task)
@@ -204,13 +212,13 @@ class Batch:
             if outcome is None:
                 retries.append(task)
                 continue
-            self._keep(task, outcome)
+            self._store_grade(task, outcome)
             task.lighten()
             yield from self._with_grade(task, pages)
 
     def _with_grade(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
-        """Yield a submission that has a grade; with early pages, also its page if there is one,
-        or add it to those that need one.
+        """Yield the task of a submission that has a grade; with early pages, also as one that has
+        its page, or add it to those that need one.
         """
         yield "graded", task
         if self.options.early:
@@ -220,10 +228,10 @@ class Batch:
                 yield "page", task
 
     def _begin_page(self, task: _Task) -> Iterator[tuple[str, _Task]]:
-        """Let a worker make a page; yield it if there is one at once."""
-        answer = self._page_begun(task)
+        """Let a worker make a page; yield the task if it has its page at once."""
+        answer = self._submit_or_make_page(task)
         if answer is not None:
-            self._keep_page(task, answer)
+            self._store_page(task, answer)
             yield "page", task
 
     def _outcome(self, task: _Task, answer: Any) -> Outcome | None:
@@ -245,10 +253,10 @@ class Batch:
         assert isinstance(answer, Outcome)
         return answer
 
-    def _begun(self, submission: Submission) -> _Task:
+    def _start_task(self, submission: Submission) -> _Task:
         """Read a submission; its grade is kept if it is still valid."""
         with self.timer("read"):
-            unit = submission.read(self.setting.limits_of(submission.exercise.name))
+            unit = submission.read(self.worker_config.limits_of(submission.exercise.name))
         task = _Task(submission, unit, submitted=unit.stamp or "")
         self._keep_work(unit)
         if not (self.options.force or self.options.redraw):
@@ -270,13 +278,13 @@ class Batch:
         Students ask after they have read their feedback, which is after the due date.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        if record is not None and is_same_work(self.course, unit, record.submission):
-            unit.stamp = read_text(self.course.graded(unit.student, unit.assignment).stamp)
-            unit.digest = record.submission
+        if record is not None and is_same_work(self.course, unit, record.submission_digest):
+            unit.stamp = read_text(self.course.paths_of(unit.student, unit.assignment).stamp)
+            unit.digest = record.submission_digest
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
         """Return whether a submission's seed is decided, and whether it would keep its grade."""
-        task = self._begun(submission)
+        task = self._start_task(submission)
         return self._seed_of_grade(task.unit) is not None, task.kept
 
     def _seed_of_grade(self, unit: Unit) -> int | None:
@@ -284,7 +292,7 @@ class Batch:
         grade.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        return record.seed if record and record.submission == unit.digest else None
+        return record.seed if record and record.submission_digest == unit.digest else None
 
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
         """Return the record of a submission that need not be graded again, and its present data
@@ -293,7 +301,7 @@ class Batch:
         record = record_of(self.course, submission.student, submission.exercise.name)
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        if (record.submission, record.exercise) != (
+        if (record.submission_digest, record.release_digest) != (
             unit.digest,
             self._version(submission.exercise),
         ):
@@ -304,26 +312,28 @@ class Batch:
             )
         if now is None:
             return None, None
-        record = self._asked(submission, unit, record, now).with_saved(now)
+        record = self._with_current_requests(submission, unit, record, now).with_saved(now)
         now.requests = record.requests
         return record, now
 
-    def _asked(self, submission: Submission, unit: Unit, record: Record, saved: Saved) -> Record:
+    def _with_current_requests(
+        self, submission: Submission, unit: Unit, record: Record, saved: Saved
+    ) -> Record:
         """Return a record with the regrade requests that its submission has now, and write it if
         these are others.
         """
         if not unit.request.strip():
             return record
         name = submission.exercise.name
-        if name not in self.answers:
+        if name not in self.request_cells:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
-            self.answers[name] = requests.answers_in(released.cells)
-        asked = requests.begun(
-            requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells
+            self.request_cells[name] = requests.answers_in(released.cells)
+        asked = requests.with_earlier_comments(
+            requests.parsed(unit.request, self.request_cells[name])[0], record.requests, saved.cells
         )
         if asked != record.requests:
             record = dataclasses.replace(record, requests=asked)
-            files.write(self.course.graded(unit.student, name).record, records.to_text(record))
+            files.write(self.course.paths_of(unit.student, name).record, records.to_text(record))
         return record
 
     def _version(self, exercise: Exercise) -> str:
@@ -331,7 +341,7 @@ class Batch:
             self.versions[exercise.name] = seeds.version_of(exercise)
         return self.versions[exercise.name]
 
-    def _keep(self, task: _Task, outcome: Outcome) -> None:
+    def _store_grade(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points to the gradebook, then the graded notebook, and finally the
         record.
         """
@@ -344,7 +354,7 @@ class Batch:
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
             task.saved.requests = task.record.requests
-            paths = self.course.graded(unit.student, unit.assignment)
+            paths = self.course.paths_of(unit.student, unit.assignment)
             for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
             # a page of an earlier grade; the second pass makes the new one
@@ -364,31 +374,35 @@ class Batch:
             self.log.write(task.record, outcome)
 
     def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None) -> Saved:
-        unchanged = _unchanged(self.course.graded(unit.student, unit.assignment).notebook, outcome)
+        unchanged = _unchanged(
+            self.course.paths_of(unit.student, unit.assignment).notebook, outcome
+        )
         comment = functools.partial(_comment, outcome)
         try:
             return self.writer.save(
                 unit.assignment, unit.student, outcome, timestamp, comment, unchanged
             )
-        except gradebook.Refused as error:  # only this submission; only its record says so
+        except gradebook.GradeRefused as error:  # only this submission; only its record says so
             outcome.kind, outcome.reason = (
                 Kind.INFRASTRUCTURE,
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
             )
             most = sum(cell.max_points for cell in outcome.cells.values())
-            return Saved(Standing(0.0, most, needs_manual_grade=True))
+            return Saved(SubmissionScore(0.0, most, needs_manual_grade=True))
 
     def _record(self, task: _Task, outcome: Outcome, saved: Saved) -> Record:
         unit = task.unit
         earlier = record_of(self.course, unit.student, unit.assignment)
-        asked = requests.begun(outcome.requests, earlier.requests if earlier else [], saved.cells)
+        asked = requests.with_earlier_comments(
+            outcome.requests, earlier.requests if earlier else [], saved.cells
+        )
         return Record(
             student=unit.student,
             assignment=unit.assignment,
-            submission=unit.digest,
-            exercise=self._version(task.submission.exercise),
+            submission_digest=unit.digest,
+            release_digest=self._version(task.submission.exercise),
             seed=unit.seed,
-            sandbox=self.setting.sandbox,
+            sandbox=self.worker_config.sandbox,
             graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
             kind=outcome.kind,
             reason=outcome.reason,
@@ -397,8 +411,8 @@ class Batch:
             cells=outcome.cells,
             requests=asked,
             versions=outcome.versions,
-            history=records.history(self.course.graded(unit.student, unit.assignment).record),
-            **vars(saved.standing),
+            history=records.history(self.course.paths_of(unit.student, unit.assignment).record),
+            **vars(saved.submission_score),
         )
 
     def _reread(self, tasks: list[_Task]) -> None:
@@ -409,7 +423,7 @@ class Batch:
             if (
                 task.saved
                 and task.record
-                and task.saved.standing.seconds_late
+                and task.saved.submission_score.seconds_late
                 and self.writer.has_free_days
             ):
                 now = self.writer.saved(task.submission.exercise.name, task.submission.student)
@@ -421,18 +435,18 @@ class Batch:
 
     # The second pass.
 
-    def _with_pages(self, tasks: list[_Task]) -> Iterator[_Task]:
+    def _second_pass(self, tasks: list[_Task]) -> Iterator[_Task]:
         waiting = deque(task for task in tasks if self._needs_page(task))
-        self.pages = len(waiting)
+        self.page_count = len(waiting)
         while waiting or self.jobs:
             if waiting and self._has_room():
                 task = waiting.popleft()
-                answer = self._page_begun(task)
+                answer = self._submit_or_make_page(task)
                 if answer is None:
                     continue
             else:
                 task, answer = self._result()
-            if self._keep_page(task, answer):
+            if self._store_page(task, answer):
                 yield task
             else:
                 waiting.append(task)
@@ -445,7 +459,7 @@ class Batch:
         task.tries = 0
         return task.saved is not None and not self._is_current(task, task.saved)
 
-    def _keep_page(self, task: _Task, answer: Any) -> bool:
+    def _store_page(self, task: _Task, answer: Any) -> bool:
         """Write a page from a worker's answer; return False if the worker died, and it is to be
         tried again.
         """
@@ -480,7 +494,7 @@ class Batch:
         except OSError:
             return False
 
-    def _page_begun(self, task: _Task) -> Any:
+    def _submit_or_make_page(self, task: _Task) -> Any:
         """Give a page to a worker and return None; if no worker runs, return the page, or the
         exception it raised.
         """
@@ -491,7 +505,7 @@ class Batch:
         assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
         # Nothing was graded: no worker is started only for pages, unless workers stay.
-        if self.running is None and not self.options.early:
+        if self.backend is None and not self.options.early:
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
@@ -502,33 +516,34 @@ class Batch:
 
         with self.timer("pages"):
             try:
-                limits, locales = self.setting.limits_of(unit.assignment), archive.locales(exercise)
+                limits = self.worker_config.limits_of(unit.assignment)
+                locales = archive.locales(exercise)
                 return page(unit, notebook, saved, limits, locales)
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
     def _paths(self, task: _Task) -> Any:
-        return self.course.graded(task.unit.student, task.unit.assignment)
+        return self.course.paths_of(task.unit.student, task.unit.assignment)
 
     # Jobs.
 
     def _has_room(self) -> bool:
         """Tell whether a job may be submitted; the backend is made for the first."""
-        return self.running is None or self.running.free() > 0
+        return self.backend is None or self.backend.free() > 0
 
     def _submit(self, method: str, task: _Task, arguments: tuple[Any, ...]) -> None:
-        if self.running is None:
-            self.running = self.backend()
+        if self.backend is None:
+            self.backend = self.make_backend()
         task.tries += 1
         task.method = method
         self.number += 1
         self.jobs[self.number] = task
-        self.running.submit(Job(self.number, method, arguments))
+        self.backend.submit(Job(self.number, method, arguments))
 
     def _result(self) -> tuple[_Task, Any]:
-        assert self.running is not None
+        assert self.backend is not None
         with self.timer("waiting for workers"):
-            job, answer = self.running.result()
+            job, answer = self.backend.result()
         return self.jobs.pop(job.key), answer
 
 
@@ -543,11 +558,11 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
     It does not repeat what a person still has to do: the gradebook says so next to it, and it
     changes there.
     """
-    cells = settled(result.cells, saved.cells)
+    cells = with_manual_points(result.cells, saved.cells)
     checked = {
         name: dataclasses.replace(cell, waits=False)
         for name, cell in cells.items()
-        if not cell.manual
+        if not cell.is_graded_by_hand
     }
     shown = dataclasses.replace(result, cells=checked)
     return "\n\n".join(reasons.lines_of(shown))[:MOST_COMMENT]
@@ -555,7 +570,7 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
 
 def _unchanged(path: Path, outcome: Outcome) -> set[str]:
     """Return the cells that people grade whose answers are those in an earlier graded notebook."""
-    by_hand = [name for name, cell in outcome.cells.items() if cell.manual]
+    by_hand = [name for name, cell in outcome.cells.items() if cell.is_graded_by_hand]
     if not by_hand:
         return set()
     try:
@@ -600,7 +615,7 @@ def prepare(
     except OSError as error:
         raise UserError(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
-            f"{course.into}; make it writable, or name another folder with --into."
+            f"{course.output_folder}; make it writable, or name another folder with --into."
         ) from error
 
 
@@ -618,7 +633,7 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     """
     if graded == unit.digest or not (unit.request.strip() or unit.secret):
         return False
-    paths = course.graded(unit.student, unit.assignment)
+    paths = course.paths_of(unit.student, unit.assignment)
     stamp = read_text(paths.stamp)
     secret = read_text(paths.folder / SECRET)
     before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]

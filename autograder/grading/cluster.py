@@ -40,7 +40,7 @@ from autograder.grades.records import CODEC
 from autograder.grades.results import Outcome
 from autograder.grading import backends
 from autograder.grading.backends import Job, JudgeOverran, Local, WorkerDied
-from autograder.grading.executors import UNSANDBOXED, tried, unusable
+from autograder.grading.executors import UNSANDBOXED, unusable, with_trial_results
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap
 from autograder.sanitize import text
@@ -57,7 +57,7 @@ COMPARED = ("numpy", "torch", "distributed")
 """Packages that must have the same version on a worker as here; of `2.13.0+cpu`, the part before
 the plus.
 """
-SETTING = "setting.json"
+WORKER_CONFIG = "worker_config.json"
 PATIENCE = "autograder.wait-for-workers"
 """The key of Dask's configuration for how long to wait for a worker, if there is none."""
 MOST_PATIENCE = "5 minutes"
@@ -68,7 +68,7 @@ START_SECONDS = 300
 OWN_SECONDS = 20
 """How long to wait for them, when all have died, before they are restarted."""
 IDLE_SECONDS = 600
-"""The idle time after which a station that was not told to rest is replaced by another one."""
+"""The idle time after which a station that was not shut down is replaced by another one."""
 FETCH_SECONDS = 10
 LEANER = {
     "distributed.worker.profile.enabled": False,
@@ -105,20 +105,21 @@ class Station:
     def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
         hidden = (str(folder), str(config.ROOT))
         sent = CODEC.structure(
-            json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig
+            json.loads((folder / WORKER_CONFIG).read_text(encoding="utf-8")), WorkerConfig
         )
         sent = dataclasses.replace(sent, root=str(folder), hidden=hidden)
-        self.setting = tried(sent)
-        self.resting, self.used = False, time.monotonic()
+        self.worker_config = with_trial_results(sent)
+        self.is_shut_down, self.used = False, time.monotonic()
         # A worker that Dask's nanny started may have no children of its own, unless it says that it
         # does.
         multiprocessing.current_process().daemon = False
         backends.preload(folder / "exercises", sent.exercises)
-        self.pool = self.setting.pool() if sent.sandbox else None
+        self.pool = self.worker_config.pool() if sent.sandbox else None
         if self.pool:
             self.pool.start()
         self.all = [
-            Local(1, self.setting, self.pool, [core]) for core in each or cores.shared_out(jobs)
+            Local(1, self.worker_config, self.pool, [core])
+            for core in each or cores.shared_out(jobs)
         ]
         self.idle: queue.SimpleQueue[Local] = queue.SimpleQueue()
         for local in self.all:
@@ -133,12 +134,12 @@ class Station:
         finally:
             self.used = time.monotonic()
             self.idle.put(local)
-            if self.resting:
+            if self.is_shut_down:
                 local.close()
 
-    def rest(self) -> None:
+    def shut_down(self) -> None:
         """End what it started, including running jobs."""
-        self.resting = True
+        self.is_shut_down = True
         for local in self.all:
             for worker in local.workers:
                 worker.process.kill()  # the thread that waits for its answer notices, and closes it
@@ -157,7 +158,7 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
     """Do one job at the station of a digest; return the answer as JSON."""
     station = _stations.get(digest)
     answer = station.work(method, arguments) if station else None
-    if station is None or station.resting:
+    if station is None or station.is_shut_down:
         return json.dumps({"absent": True})
     return as_text(answer)
 
@@ -217,20 +218,20 @@ def _equip(
             packed.extractall(folder)
         _folders[digest] = folder
     for other, station in list(_stations.items()):
-        if station.resting or time.monotonic() - station.used > IDLE_SECONDS:
-            _stations.pop(other).rest()
+        if station.is_shut_down or time.monotonic() - station.used > IDLE_SECONDS:
+            _stations.pop(other).shut_down()
     if digest not in _stations:
         _stations[digest] = Station(_folders[digest], jobs, each)
-    return {"unusable": unusable(_stations[digest].setting)}
+    return {"unusable": unusable(_stations[digest].worker_config)}
 
 
-async def rest(digest: str) -> None:
+async def shut_down(digest: str) -> None:
     """End everything that the station of a digest started; its exercises stay until the Dask
     worker ends.
     """
     station = _stations.pop(digest, None)
     if station:
-        await asyncio.to_thread(station.rest)
+        await asyncio.to_thread(station.shut_down)
 
 
 # On both sides.
@@ -259,14 +260,14 @@ def _engine() -> str:
     return sha.hexdigest()[:12]
 
 
-def packed(setting: WorkerConfig) -> bytes:
-    """Return an archive with what a station needs: the released exercises, and the setting
+def packed(worker_config: WorkerConfig) -> bytes:
+    """Return an archive with what a station needs: the released exercises, and the configuration
     without its paths.
     """
-    portable = dataclasses.replace(setting, root="", hidden=(), faults=())
+    portable = dataclasses.replace(worker_config, root="", hidden=(), faults=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        for name, data in _contents(setting, json.dumps(CODEC.unstructure(portable))):
+        for name, data in _contents(worker_config, json.dumps(CODEC.unstructure(portable))):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -274,10 +275,10 @@ def packed(setting: WorkerConfig) -> bytes:
     return archive.getvalue()
 
 
-def _contents(setting: WorkerConfig, setting_text: str) -> Iterator[tuple[str, bytes]]:
-    yield SETTING, setting_text.encode()
-    for name in setting.exercises:
-        folder = Exercise(name, Path(setting.root)).released
+def _contents(worker_config: WorkerConfig, worker_config_text: str) -> Iterator[tuple[str, bytes]]:
+    yield WORKER_CONFIG, worker_config_text.encode()
+    for name in worker_config.exercises:
+        folder = Exercise(name, Path(worker_config.root)).released
         for path in sorted(folder.rglob("*")):
             relative = path.relative_to(folder)
             if path.is_file() and not path.is_symlink() and "__pycache__" not in relative.parts:
@@ -361,16 +362,20 @@ class Cluster:
         workers = self.workers.values()
         if need in ("gpu", "bf16"):
             return any(worker.gpus and (need == "gpu" or need in worker.has) for worker in workers)
-        return need == "own" or all(need in worker.has for worker in workers)
+        return need == machine.OWN_ANSWER or all(need in worker.has for worker in workers)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Do nothing: stations load what they need when they are made."""
 
-    def settle(
-        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+    def configure(
+        self,
+        worker_config: WorkerConfig,
+        wanted: bool,
+        fall_back: bool,
+        warn: Callable[[str], None],
     ) -> WorkerConfig:
-        """Return the setting with a sandbox, if it is wanted; refuse workers that cannot have
-        one.
+        """Return the configuration with a sandbox, if it is wanted; refuse workers that cannot
+        have one.
         """
         self.sandbox = wanted
         if not wanted:
@@ -378,7 +383,9 @@ class Cluster:
         if wanted:
             self.workers.clear()
             self._look(now=True)
-        gpu = [name for name in setting.exercises if setting.exercise(name).settings.gpu]
+        gpu = [
+            name for name in worker_config.exercises if worker_config.exercise(name).settings.gpu
+        ]
         if gpu and self.has("gpu"):
             self.on_gpus = set(gpu)
         elif gpu:
@@ -386,11 +393,11 @@ class Cluster:
                 f"{', '.join(gpu)} may need a GPU, but no worker declares one (--resources "
                 f"{GPU}=1): the points of checks that need one will be pending."
             )
-        return dataclasses.replace(setting, sandbox=wanted)
+        return dataclasses.replace(worker_config, sandbox=wanted)
 
-    def open(self, setting: WorkerConfig, soon: bool) -> None:
+    def open(self, worker_config: WorkerConfig, soon: bool) -> None:
         """Pack what stations need; if there is certain to be work, make them now."""
-        self.archive = packed(setting)
+        self.archive = packed(worker_config)
         self.digest = hashlib.sha256(self.archive).hexdigest()
         if soon:
             self._equip(self.workers)
@@ -487,7 +494,7 @@ class Cluster:
                     client.cancel([future for _, _, future in self.submitted.values()], force=True)
                     client.sync(
                         client.run,
-                        rest,
+                        shut_down,
                         self.digest,
                         on_error="ignore",
                         callback_timeout=FETCH_SECONDS,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from autograder.checking import kernels, machine
 from autograder.course.config import UserError
-from autograder.grades.reasons import named
+from autograder.grades.reasons import describe_needs
 from autograder.grading import backends
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap
@@ -46,15 +46,19 @@ class Executor(Protocol):
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Begin to load what grading these exercises needs, while other things are done."""
 
-    def settle(
-        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+    def configure(
+        self,
+        worker_config: WorkerConfig,
+        wanted: bool,
+        fall_back: bool,
+        warn: Callable[[str], None],
     ) -> WorkerConfig:
-        """Return the setting with the sandbox that there can be; where one is wanted and can't
-        be, refuse.
+        """Return the configuration with the sandbox that there can be; where one is wanted and
+        can't be, refuse.
         """
 
-    def open(self, setting: WorkerConfig, soon: bool) -> None:
-        """Make ready for work in this setting; `soon` tells whether there will be some for sure."""
+    def open(self, worker_config: WorkerConfig, soon: bool) -> None:
+        """Make ready for work; `soon` tells whether there will be some for sure."""
 
     def backend(self, jobs: int) -> backends.Backend:
         """Return the backend, for so many jobs at one time where it leaves that open."""
@@ -82,11 +86,15 @@ class LocalExecutor:
         """Let the fork server load what workers need."""
         backends.preload(root / "exercises", exercises)
 
-    def settle(
-        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+    def configure(
+        self,
+        worker_config: WorkerConfig,
+        wanted: bool,
+        fall_back: bool,
+        warn: Callable[[str], None],
     ) -> WorkerConfig:
-        """Return the setting with the sandbox that there can be; where one is wanted and can't
-        be, refuse.
+        """Return the configuration with the sandbox that there can be; where one is wanted and
+        can't be, refuse.
         """
         lacks = bubblewrap.missing() if wanted else []
         if lacks and not fall_back:
@@ -95,24 +103,24 @@ class LocalExecutor:
                 "Fix that, or grade at your own risk with --no-sandbox."
             )
         isolated = wanted and not lacks
-        setting = dataclasses.replace(setting, sandbox=isolated)
+        worker_config = dataclasses.replace(worker_config, sandbox=isolated)
         if not isolated:
             warn(UNSANDBOXED.format(because=f", because {'; '.join(lacks)}" if lacks else ""))
-        setting = tried(setting)
-        for line in unusable(setting):
+        worker_config = with_trial_results(worker_config)
+        for line in unusable(worker_config):
             warn(line)
-        return setting
+        return worker_config
 
-    def open(self, setting: WorkerConfig, soon: bool) -> None:
+    def open(self, worker_config: WorkerConfig, soon: bool) -> None:
         """Make the warm parent; where there will be work for sure, it warms up from now on."""
-        self.setting = setting
-        self.pool = setting.pool() if setting.sandbox else None
+        self.worker_config = worker_config
+        self.pool = worker_config.pool() if worker_config.sandbox else None
         if self.pool and soon:
             self.pool.start()
 
     def backend(self, jobs: int) -> backends.Backend:
         """Return worker processes of this machine."""
-        return backends.Local(jobs, self.setting, self.pool)
+        return backends.Local(jobs, self.worker_config, self.pool)
 
     def progress(self) -> str:
         """Return nothing: the caller knows the number of simultaneous jobs."""
@@ -124,47 +132,51 @@ class LocalExecutor:
             self.pool.close()
 
 
-def tried(setting: WorkerConfig) -> WorkerConfig:
-    """Return the setting with what was found where its guests run: what checks need, and whether it
-    works there.
+def with_trial_results(worker_config: WorkerConfig) -> WorkerConfig:
+    """Return the configuration with what was found where its guests run: what checks need, and
+    whether it works there.
 
     Without a trial, a fault of ours would cost students points: a system call that a driver needs
     and the sandbox refuses, a version of Triton that kernels cannot be watched with. What does not
     work on a GPU is tried without.
     """
-    wanted, faults = setting.wants(), dict[str, str]()
-    if setting.uses_gpu():
+    wanted, faults = worker_config.wants(), dict[str, str]()
+    if worker_config.uses_gpu():
         faults = _trials(
-            setting, ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]]
+            worker_config,
+            ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]],
         )
         if faults["gpu"]:
             faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
-            setting = dataclasses.replace(setting, faults=tuple(faults.items()))
+            worker_config = dataclasses.replace(worker_config, faults=tuple(faults.items()))
     else:
         wanted = [need for need in wanted if need not in ("gpu", "bf16")]
     rest = [need for need in wanted if need not in faults and machine.has(need)]
-    faults.update(_trials(setting, rest) if rest else {})
-    return dataclasses.replace(setting, faults=tuple(faults.items()))
+    faults.update(_trials(worker_config, rest) if rest else {})
+    return dataclasses.replace(worker_config, faults=tuple(faults.items()))
 
 
-def unusable(setting: WorkerConfig) -> list[str]:
+def unusable(worker_config: WorkerConfig) -> list[str]:
     """Return a sentence for each reason why something that is installed does not work for
     guests.
     """
     reasons: dict[str, list[str]] = {}
-    for need, reason in setting.faults:
+    for need, reason in worker_config.faults:
         if reason:
             reasons.setdefault(reason, []).append(need)
     for names in reasons.values():
         if "gpu" in names:  # without it, there is no more to say of what computes on it
             names[:] = [need for need in names if need != "bf16"]
-    return [UNUSABLE.format(what=named(names), reason=reason) for reason, names in reasons.items()]
+    return [
+        UNUSABLE.format(what=describe_needs(names), reason=reason)
+        for reason, names in reasons.items()
+    ]
 
 
-def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
+def _trials(worker_config: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     """Let a guest try all these; return for each why it does not work there, or "" if it does."""
     outputs: list[dict[str, Any]] = []
-    guests = setting.bare_guests()
+    guests = worker_config.bare_guests()
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
     fault = "it ended without answering"
     try:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from autograder.checking import Report, Result, Status, Subject, show, use_host
-from autograder.checking.diagnosis import alike
+from autograder.checking.diagnosis import outcome_if_alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
 from autograder.course import seeds
@@ -52,17 +52,17 @@ CUT = (
 class RecordedCall:
     """One call of the function under test: its arguments as drawn, and the outcome.
 
-    `what` names the method called on a module that it made, such as "forward".
+    `method` names the method called on a module that it made, such as "forward".
     """
 
     arguments: tuple[Any, ...]
     result: Any = None
     error: BaseException | None = None
-    what: str = ""
+    method: str = ""
 
 
 @dataclass
-class Explained:
+class CheckExplanation:
     """One check: what it found, the calls that it made, why it failed, and the listed wrong
     answers that do alike.
     """
@@ -70,7 +70,7 @@ class Explained:
     result: Result
     calls: list[RecordedCall] = field(default_factory=list)
     failure: Failed | None = None
-    alike: list[str] = field(default_factory=list)
+    matching_answers: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Explanation:
 
     report: Report
     parameters: list[str]
-    checks: list[Explained]
+    checks: list[CheckExplanation]
     forward: list[str] = field(default_factory=list)
 
 
@@ -112,7 +112,7 @@ class Explaining(Judge):
 
     Attributes
     ----------
-    found : list of Explanation
+    explanations : list of Explanation
     names_known : list of str
         The checks and functions that there are.
     """
@@ -145,8 +145,10 @@ class Explaining(Judge):
                 )
         return checked
 
-    def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
-        explained = Explained(result)
+    def _explained(
+        self, result: Result, report: Report, checks: Any, guest: Guest
+    ) -> CheckExplanation:
+        explained = CheckExplanation(result)
         if result.status in (Status.BLOCKED, Status.UNVERIFIED) or guest.ended:
             return explained
         check = next(
@@ -167,10 +169,10 @@ class Explaining(Judge):
                 RecordedCall(arguments, call.result, call.error, call.method)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
             ]
-            explained.alike = [
+            explained.matching_answers = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if alike(check, wrong, report.seed, attempt)
+                if outcome_if_alike(check, wrong, report.seed, attempt)
             ]
         return explained
 
@@ -244,7 +246,9 @@ class Explainer:
                     "Fix that, or run it at your own risk with --no-sandbox."
                 )
             above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
-            course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
+            course = dataclasses.replace(
+                course, output_folder=above[3] if len(above) > 3 else course.output_folder
+            )
         self.single = SelfCheck(course, notebook, seed, sandbox and not lacks)
         self.exercise = self.single.exercise
         if record is not None:
@@ -269,9 +273,9 @@ class Explainer:
         unit.seed = record.seed if seed is None else seed
         if course.secret.exists():
             unit.guest_seed = seeds.Seeds(course).guest(
-                record.assignment, record.submission, record.seed
+                record.assignment, record.submission_digest, record.seed
             )
-        if record.exercise != seeds.version_of(self.exercise):
+        if record.release_digest != seeds.version_of(self.exercise):
             self.notes.append(CHANGED)
 
     def explanations(self, on_cell: Any) -> list[Explanation]:
@@ -327,7 +331,7 @@ def _handed_in(
     for submission in submissions.find([exercise], course.submitted):
         if submission.student == record.student:
             unit = submission.read(limits)
-            return unit if unit.digest == record.submission else None
+            return unit if unit.digest == record.submission_digest else None
     return None
 
 
@@ -357,8 +361,10 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield f"    {text.line(str(result.message))}", ""
         calls = explained.calls if whole else explained.calls[:MOST_CALLS]
         for number, call in enumerate(calls, 1):
-            what = f": {call.what}" if call.what else ""
-            yield from _of_call(explanation, call, f"call {number} of {len(explained.calls)}{what}")
+            method = f": {call.method}" if call.method else ""
+            yield from _of_call(
+                explanation, call, f"call {number} of {len(explained.calls)}{method}"
+            )
         if len(explained.calls) > len(calls):
             yield (
                 f"    … and {len(explained.calls) - len(calls)} more; --check {result.name} "
@@ -371,16 +377,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
                 yield f"      {show.element(result.where)}", ""
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
-        if explained.alike and (result.status.does_not_hold or whole):
-            yield (
-                f"    does the same here as these listed answers: {'; '.join(explained.alike)}",
-                "cyan",
-            )
-        elif explained.alike:
-            yield (
-                f"    {len(explained.alike)} listed wrong answers do the same here and also pass",
-                "dim",
-            )
+        answers = explained.matching_answers
+        if answers and (result.status.does_not_hold or whole):
+            yield f"    does the same here as these listed answers: {'; '.join(answers)}", "cyan"
+        elif answers:
+            yield f"    {len(answers)} listed wrong answers do the same here and also pass", "dim"
         elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
 
@@ -390,7 +391,7 @@ def _of_call(
 ) -> Iterator[tuple[str, str]]:
     yield f"    {number}", "bold"
     for index, value in enumerate(call.arguments):
-        names = explanation.forward if call.what else explanation.parameters
+        names = explanation.forward if call.method else explanation.parameters
         named = names[index] if index < len(names) else f"argument {index + 1}"
         yield from _of_value(named, value)
     if call.error is not None:

@@ -113,7 +113,7 @@ def features(data: bytes, wanted: Features | None = None) -> Features:
     return marks[0], marks[1]
 
 
-def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
+def identify_exercise(data: bytes, known: dict[str, Features], name: str = "") -> str:
     """Return the exercise whose notebook this is by its `features`, those of each exercise `known`;
     "" where unclear.
 
@@ -140,7 +140,7 @@ def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
 
 
 def known_features(root: Path) -> dict[str, Features]:
-    """Return what tells each exercise of a course from the others, for `of_which`."""
+    """Return what tells each exercise of a course from the others, for `identify_exercise`."""
     paths = [
         path
         for path in sorted((root / "exercises").glob("*/*.ipynb"))
@@ -154,11 +154,11 @@ def _features_of(path: Path, written: int) -> Features:
     return features(path.read_bytes())
 
 
-def of_another(exercise: Exercise, data: bytes, name: str) -> Message | None:
+def wrong_exercise_message(exercise: Exercise, data: bytes, name: str) -> Message | None:
     """Return a sentence where a file is the notebook of another exercise of the course; None
     where it is not.
     """
-    other = of_which(data, known_features(exercise.root), exercise.name)
+    other = identify_exercise(data, known_features(exercise.root), exercise.name)
     return (
         Message(OF_ANOTHER, name=name, other=other, exercise=exercise.name)
         if other != exercise.name

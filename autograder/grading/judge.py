@@ -39,7 +39,7 @@ from autograder.course.cells import Cell, grade_id, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.remote import TOO_LONG, CourseAnswers, Fault, RemoteNotebook
+from autograder.grading.remote import TOO_LONG, CourseAnswers, CourseCheckError, RemoteNotebook
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
@@ -132,7 +132,7 @@ class Judge:
 
         Raises
         ------
-        Fault
+        CourseCheckError
             If the checks themselves are at fault.
         """
         self.notebook.guest, self.room = guest, self.limits.output_kb << 10
@@ -141,7 +141,7 @@ class Judge:
         _read_checks_from(self.exercise.released)
         try:
             checked.points = _points(self._run(cell, guest), points_worth(cell))
-        except Fault:
+        except CourseCheckError:
             raise
         except Ended as error:
             self._print(str(Message("This check stopped: {reason}", reason=error.message)))
@@ -149,7 +149,7 @@ class Judge:
             if isinstance(error, (ImportError, SyntaxError)) and not getattr(
                 error, "from_guest", False
             ):
-                raise Fault(
+                raise CourseCheckError(
                     f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}"
                 ) from error
             checked.error = _message_of(error, str(cell.id))

@@ -27,7 +27,7 @@ BESIDE_CODE = str.maketrans("", "", " \t\r\n'\"()\\,;`")
 """What differs between code as it was written, and the same code as Python writes it."""
 
 
-class Lacking:
+class MissingPackageNotes:
     """Collects what a submission's cells went on without."""
 
     def __init__(self) -> None:

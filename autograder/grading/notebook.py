@@ -44,7 +44,7 @@ CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} appears twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been restored."
-TEXT = (
+TEXT_CHANGED = (
     "The text {cell} was changed or missing, or comes from an older release, and has been restored."
 )
 CHANGED = "The locked cell {cell} had been changed and has been restored."
@@ -55,8 +55,8 @@ OLDER = (
 MANY = {
     TWICE: "These cells appear twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been restored: {cells}.",
-    TEXT: "These texts were changed or missing, or come from an older release, and have been "
-    "restored: {cells}.",
+    TEXT_CHANGED: "These texts were changed or missing, or come from an older release, and have "
+    "been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
     OLDER: "These cells come from another release of this notebook; they were replaced by the "
     "current ones: {cells}.",
@@ -172,7 +172,7 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
         edition = copy.deepcopy(released)
         edition.metadata = texts.metadata
         for cell in edition.cells:
-            if _is_text(cell):
+            if _decides_nothing(cell):
                 cell.source = by_id.get(cell.id, cell.source)
         editions[words.language_of(texts)] = edition
     return editions
@@ -309,30 +309,33 @@ def _restored(original: Cell, submitted: Cell | None, result: Restored) -> Cell:
     if is_code(cell):
         cell.outputs, cell.execution_count = [], None
     if submitted is None:
-        if grade_id(cell) and not is_skipped(cell):  # an older release may have had none
-            result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
-        # what the student wrote for it may stand elsewhere, and must not be undone
+        # not for a skipped cell, which an older release may lack
+        if grade_id(cell) and not is_skipped(cell):
+            result.repairs.append(
+                Message(TEXT_CHANGED if _decides_nothing(cell) else MISSING, cell=grade_id(cell))
+            )
+        # Without the given stub: it would hide a definition that the student wrote in another cell.
         if is_answer(cell):
             cell.source = ""
-    elif is_answer(cell) or not grade_id(cell):
-        attached = "attachments" in submitted and cell.cell_type == "markdown"
-        if submitted.source == cell.source and not attached:
+    elif is_answer(cell) or not grade_id(cell):  # or one without a title, for experiments
+        has_attachments = "attachments" in submitted and cell.cell_type == "markdown"
+        if submitted.source == cell.source and not has_attachments:
             result.as_released.add(cell.id)
         cell.source = submitted.source
-        if attached:
+        if has_attachments:
             cell.attachments = submitted.attachments
     else:
-        changed = _changed(cell, submitted)
-        if changed:
-            if _is_text(cell):
-                sentence = TEXT
+        diff = _diff(cell, submitted)
+        if diff:
+            if _decides_nothing(cell):
+                sentence = TEXT_CHANGED
             elif _was_released(submitted):
                 sentence = OLDER
             else:
                 sentence = CHANGED
             result.repairs.append(Message(sentence, cell=grade_id(cell)))
             if sentence == CHANGED:
-                result.evidence.append(changed)
+                result.evidence.append(diff)
     return cell
 
 
@@ -357,7 +360,7 @@ def _was_released(cell: Cell) -> bool:
     return bool(is_locked_cell and checksum == metadata.get("checksum"))
 
 
-def _is_text(cell: Cell) -> bool:
+def _decides_nothing(cell: Cell) -> bool:
     """Tell whether a locked cell only says something, or is not run; such a cell decides
     nothing.
     """
@@ -415,7 +418,7 @@ def _find_by_place(
                 del missing[order[after]]
 
 
-def _changed(locked: Cell, submitted: Cell) -> str:
+def _diff(locked: Cell, submitted: Cell) -> str:
     """Return the lines in which a locked cell was changed, as a diff; an empty string if it says
     the same.
     """

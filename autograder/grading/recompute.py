@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from autograder.course import deadlines, seeds
 from autograder.course.config import Course, Exercise, UserError
@@ -72,20 +72,20 @@ def disclosure(
     name = record.assignment
     if name not in course_seeds.revealed or record.kind.ungraded:
         return None
-    if record.submission != prints.submission:
+    if record.submission_digest != prints.submission:
         return None
     return Disclosure(
         assignment=name,
         key=course_seeds.key(name),
         commitment=seeds.commitment_of(name, course_seeds.key(name)),
-        origin=course_seeds.origin(name, record.submission, record.seed),
+        origin=course_seeds.origin(name, record.submission_digest, record.seed),
         seed=record.seed,
-        guest_seed=course_seeds.guest(name, record.submission, record.seed),
-        submission=record.submission,
+        guest_seed=course_seeds.guest(name, record.submission_digest, record.seed),
+        submission=record.submission_digest,
         notebook=prints.notebook,
         stamp=prints.stamp,
         files=prints.files,
-        exercise=record.exercise,
+        exercise=record.release_digest,
         versions=record.versions,
         points=_points(record.cells),
         checks=_checks(record.cells),
@@ -93,7 +93,7 @@ def disclosure(
 
 
 def _points(cells: dict[str, CellResult]) -> dict[str, float]:
-    return {name: cell.points for name, cell in cells.items() if not cell.manual}
+    return {name: cell.points for name, cell in cells.items() if not cell.is_graded_by_hand}
 
 
 def _checks(cells: dict[str, CellResult]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def reveal(
     exercise: Exercise,
     submitted: Path,
     undated: bool,
-    waiting: Callable[[str], None],
+    on_wait: Callable[[str], None],
 ) -> Revealed:
     """Make the key of an exercise public, and put the seeds onto the pages of its graded
     submissions.
@@ -141,7 +141,7 @@ def reveal(
         Where the submissions are.
     undated : bool
         Whether an exercise without a due date may be revealed.
-    waiting : callable
+    on_wait : callable
         Called with a line if another process grades into the gradebook; this one waits until it
         ends.
 
@@ -155,12 +155,12 @@ def reveal(
     from autograder.grading.batch import Batch
 
     submissions.expect_folder(submitted)
-    setting = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
-    with gradebook.opened(course, waiting) as book:
+    worker_config = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
+    with gradebook.opened(course, on_wait) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
         writer.set_dates()
-        batch = Batch(course, writer, _no_backend, setting)
+        batch = Batch(course, writer, _no_backend, worker_config)
         course_seeds = batch.seeds
         states = {
             submission: batch.state(submission)
@@ -183,7 +183,7 @@ def reveal(
     )
 
 
-def _no_backend() -> None:
+def _no_backend() -> NoReturn:
     raise UserError(
         "A submission was replaced just now, and has to be graded first. Run: python "
         "-m autograder grade"

@@ -30,24 +30,24 @@ MOST_CALLBACKS = 10_000
 MOST_MEMORY = 1 << 30
 """Memory in bytes that a function of the judge may use when a guest calls it."""
 MOST_NUMBERS_OF_A_CHECK = 10_000
-TIMES_AS_MANY = 4
+NUMBERS_PER_SENT_NUMBER = 4
 """A check's function takes so many numbers in one call, or so many times those that the check
 sent along with it.
 """
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
-MOST_KNOWN = 100
+MOST_COURSE_ANSWERS = 100
 TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 CRASHED = "it made the course's own answer crash."
 TOO_MANY = "{name} was called with {count} numbers: here it takes {most} at most."
-OVER = (
+CALLED_TOO_LATE = (
     "This function of the check was called too late: it answers only in the check that it was "
     "given to."
 )
 
 
-class Fault(Exception):
+class CourseCheckError(Exception):
     """Our own fault: the checks of the course cannot run."""
 
 
@@ -154,9 +154,9 @@ class RemoteNotebook:
         self.callback_count = 0  # how many there have been
         self.numbers = 0  # how many numbers were sent along with the present request
         # the names of stand-ins that were called in the present context
-        self.answered: set[str] = set()
+        self.called_stand_ins: set[str] = set()
         # whether a function of the judge's runs for the guest, which then waits
-        self.answers = False
+        self.is_serving_guest = False
         self.guest: Guest | None = None
 
     def begin_check(self) -> None:
@@ -176,7 +176,7 @@ class RemoteNotebook:
         value = answer.get("value")
         if isinstance(value, dict) and value.get("t") == "handle":
             return plain_remote(self, {"name_of": name}, value)
-        return self._taken(lambda: self._decoder(blobs).decode(value))
+        return self._read_reply(lambda: self._decoder(blobs).decode(value))
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
@@ -185,14 +185,14 @@ class RemoteNotebook:
 
         Yield the names of those that were called, so far.
         """
-        first = self.callback_count
-        answered: set[str] = set()
-        self.answered = answered
+        first_new_callback = self.callback_count
+        called_stand_ins: set[str] = set()
+        self.called_stand_ins = called_stand_ins
         stand_ins = [StandIn(name, answer) for name, answer in answers.items()]
         self.ask("instead", {}, ({each.name: (each.kind, each) for each in stand_ins},))
-        numbers = range(first, self.callback_count)
+        numbers = range(first_new_callback, self.callback_count)
         try:
-            yield answered
+            yield called_stand_ins
         finally:
             for number in numbers:
                 self.callbacks.pop(number, None)
@@ -219,16 +219,19 @@ class RemoteNotebook:
         raise a result.
         """
         encoders, messages = [], []
+        # one list for all encoders: an entry names its bytes by their place in the whole frame
         blobs: list[bytes] = []
         for step in steps:
             encoder = wire.Encoder(self._reference_to)
             encoder.blobs = blobs
             target = {"part": step.target} if type(step.target) is int else step.target._target
-            run = step.function and {
+            function_fields = step.function and {
                 "name": step.function.__name__,
                 "source": text_of(step.function),
             }
-            messages.append(_message(encoder, step.op, target, step.inputs, None, run or {}))
+            messages.append(
+                _message(encoder, step.op, target, step.inputs, None, function_fields or {})
+            )
             encoders.append(encoder)
         self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
         answer, reply_blobs = self._request({"op": "several", "parts": messages}, blobs)
@@ -252,13 +255,13 @@ class RemoteNotebook:
         message: dict[str, Any],
     ) -> Any:
         """Return the result in a reply to a request."""
-        self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
-        self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
+        self._read_reply(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
+        self._read_reply(lambda: self._reshape(answer.get("reshaped"), encoder))
         if "error" in answer:
-            raise self._taken(lambda: _exception(answer["error"]))
-        return self._taken(lambda: self._decoder(blobs).decode(answer.get("value")))
+            raise self._read_reply(lambda: _exception(answer["error"]))
+        return self._read_reply(lambda: self._decoder(blobs).decode(answer.get("value")))
 
-    def _taken(self, read: Callable[[], Any]) -> Any:
+    def _read_reply(self, read: Callable[[], Any]) -> Any:
         """Return the result of `read()` on a reply; a reply that no honest guest sends ends the
         guest.
 
@@ -284,21 +287,21 @@ class RemoteNotebook:
 
     def _live(self) -> Guest:
         if self.guest is None:
-            raise Fault("a check cell ran without a guest")
+            raise CourseCheckError("a check cell ran without a guest")
         return self.guest
 
     def _request(
         self, message: dict[str, Any], blobs: Any = ()
     ) -> tuple[dict[str, Any], list[memoryview]]:
-        if self.answers:
+        if self.is_serving_guest:
             raise TypeError("an object of the notebook was used where only values are allowed")
         calls = [0]
 
-        def on_callback(answer: Any, data: Any) -> bytes:
+        def on_callback(call: Any, data: Any) -> bytes:
             calls[0] += 1
             if calls[0] > MOST_CALLBACKS:
                 raise wire.Violation("too many calls of the judge's functions")
-            return self._called_back(answer, data)
+            return self._called_back(call, data)
 
         with self.clock("calls of functions"):
             return self._live().request(
@@ -333,23 +336,23 @@ class RemoteNotebook:
             self.callbacks[self.callback_count] = value
             self.callback_count += 1
             return {"t": "callback", "v": self.callback_count - 1}
-        raise Fault(f"a {type(value).__name__} cannot be sent to the guest")
+        raise CourseCheckError(f"a {type(value).__name__} cannot be sent to the guest")
 
-    def _called_back(self, answer: dict[str, Any], data: list[memoryview]) -> bytes:
+    def _called_back(self, call: dict[str, Any], data: list[memoryview]) -> bytes:
         """Return the frame with the reply to a guest that calls a function of the judge."""
-        number = answer.get("callback")
+        number = call.get("callback")
         if type(number) is not int or not 0 <= number < self.callback_count:
             raise wire.Violation("a call of a function that was not sent")
         function = self.callbacks.get(number)
         if function is None:
-            return _error(RuntimeError(OVER))
+            return _error(RuntimeError(CALLED_TOO_LATE))
         if not isinstance(function, StandIn):
-            most = max(MOST_NUMBERS_OF_A_CHECK, TIMES_AS_MANY * self.numbers)
+            most_numbers = max(MOST_NUMBERS_OF_A_CHECK, NUMBERS_PER_SENT_NUMBER * self.numbers)
             with at_most_more(MOST_MEMORY):
-                return self.reply(function, answer, data, most)
-        self.answered.add(function.name)
+                return self.reply(function, call, data, most_numbers)
+        self.called_stand_ins.add(function.name)
         try:
-            return self.course_answers.reply(self, function, answer, data)
+            return self.course_answers.reply(self, function, call, data)
         except child.Overrun:
             message = Message(TOO_LONG, seconds=f"{self.course_answers.seconds:g}")
             raise self._live().fail(message) from None
@@ -359,30 +362,32 @@ class RemoteNotebook:
     def reply(
         self,
         function: Callable[..., Any],
-        answer: dict[str, Any],
+        call: dict[str, Any],
         data: list[memoryview],
-        most: int = MOST_NUMBERS,
+        most_numbers: int = MOST_NUMBERS,
     ) -> bytes:
         """Return the frame with the result of a function for a guest's arguments, or with its
         error.
 
-        More than `most` numbers are refused before anything is computed.
+        More than `most_numbers` numbers are refused before anything is computed.
         """
         decoder = self._decoder(data)
         arguments, keywords = (
-            decoder.decode(answer.get("arguments")),
-            decoder.decode(answer.get("keywords")),
+            decoder.decode(call.get("arguments")),
+            decoder.decode(call.get("keywords")),
         )
         if type(arguments) is not tuple or type(keywords) is not dict:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
-        self.answers, first = True, self.callback_count
+        self.is_serving_guest, first_new_callback = True, self.callback_count
         try:
-            if (count := _count((arguments, keywords))) > most:
-                raise ValueError(TOO_MANY.format(name=_name_of(function), count=count, most=most))
+            if (count := _count((arguments, keywords))) > most_numbers:
+                raise ValueError(
+                    TOO_MANY.format(name=_name_of(function), count=count, most=most_numbers)
+                )
             with np.errstate(all="ignore"):
                 value = encoder.encode(function(*arguments, **keywords))
-            if self.callback_count > first:
+            if self.callback_count > first_new_callback:
                 raise TypeError("a function of the judge returned a function, which cannot be sent")
             return wire.pack({"op": "reply", "value": value}, encoder.blobs)
         except Ended:
@@ -390,8 +395,8 @@ class RemoteNotebook:
         except Exception as error:
             return _error(error)
         finally:
-            self.answers = False
-            for number in range(first, self.callback_count):
+            self.is_serving_guest = False
+            for number in range(first_new_callback, self.callback_count):
                 self.callbacks.pop(number, None)
 
     def _write_back(
@@ -402,21 +407,25 @@ class RemoteNotebook:
             return
         if not isinstance(changed, dict):
             raise wire.Violation("a change without an array")
-        for index, number in changed.items():
+        entries = list(_array_entries(message, "array", "tensor"))
+        for index, blob_index in changed.items():
             if (
                 not re.fullmatch(r"[0-9]{1,6}", index)
                 or int(index) >= len(encoder.arrays)
-                or type(number) is not int
+                or type(blob_index) is not int
             ):
                 raise wire.Violation("a change of an array that was not sent")
-            array = encoder.arrays[int(index)]
-            sent = list(_sent(message, "array", "tensor"))[int(index)]
-            if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
+            array, entry = encoder.arrays[int(index)], entries[int(index)]
+            if not 0 <= blob_index < len(blobs) or len(blobs[blob_index]) != len(
+                encoder.blobs[entry["b"]]
+            ):
                 raise wire.Violation("a change of the wrong size")
-            after = wire.Decoder([blobs[number]], self._reference_from)._tagged(
-                sent["t"], {**sent, "b": 0}, 0
+            after = wire.Decoder([blobs[blob_index]], self._reference_from).decode(
+                {**entry, "b": 0}
             )
             if isinstance(array, np.ndarray):
+                # The guest's copy of a read-only array is also read-only. Only code that writes to
+                # its memory directly can have changed it, and that does not count here.
                 if array.flags.writeable:
                     np.copyto(array, after)
             else:
@@ -442,6 +451,8 @@ class RemoteNotebook:
             )
             if not sizes or math.prod(shape) != math.prod(array.shape):
                 raise wire.Violation("a new shape of the wrong size")
+            # A tensor keeps its shape: a method such as `t_` changes the strides as well, and a
+            # shape does not tell where its numbers are then.
             if isinstance(array, np.ndarray):
                 try:
                     array.shape = tuple(shape)
@@ -476,7 +487,7 @@ class CourseAnswers:
         self,
         notebook: RemoteNotebook,
         stand_in: StandIn,
-        answer: dict[str, Any],
+        call: dict[str, Any],
         data: list[memoryview],
     ) -> bytes:
         """Return the frame with what a stand-in answers.
@@ -489,12 +500,10 @@ class CourseAnswers:
         if self.process is None or not self.process.is_there() or id(function) not in self.known:
             if not child.can_fork():
                 with at_most_more(MOST_MEMORY):
-                    return notebook.reply(stand_in, answer, data)
+                    return notebook.reply(stand_in, call, data)
             self._fork(stand_in)
         assert self.process is not None
-        frame, took = self.process.ask(
-            {**answer, "callback": id(function)}, data, self.seconds_left
-        )
+        frame, took = self.process.ask({**call, "callback": id(function)}, data, self.seconds_left)
         self.seconds_left -= took
         if self.seconds_left < 0:
             raise child.Overrun
@@ -507,14 +516,14 @@ class CourseAnswers:
 
     def _fork(self, stand_in: StandIn) -> None:
         self.close()
-        if len(self.known) >= MOST_KNOWN:
+        if len(self.known) >= MOST_COURSE_ANSWERS:
             self.known.clear()
         self.known[id(stand_in.function)] = stand_in
         stand_ins = dict(self.known)
         notebook = RemoteNotebook(lambda output: None, PhaseTimer(), self)
 
-        def reply(answer: dict[str, Any], data: list[memoryview]) -> bytes:
-            return notebook.reply(stand_ins[answer["callback"]], answer, data)
+        def reply(call: dict[str, Any], data: list[memoryview]) -> bytes:
+            return notebook.reply(stand_ins[call["callback"]], call, data)
 
         self.process = child.Child(reply, MOST_MEMORY)
 
@@ -589,7 +598,7 @@ def _exception(raw: Any) -> Exception:
     return error
 
 
-def _sent(message: Any, *kinds: str) -> Iterator[dict[str, Any]]:
+def _array_entries(message: Any, *kinds: str) -> Iterator[dict[str, Any]]:
     """Yield the entries for arrays in a message, in the order in which they were encoded."""
     if isinstance(message, dict):
         if message.get("t") in kinds:
@@ -599,7 +608,7 @@ def _sent(message: Any, *kinds: str) -> Iterator[dict[str, Any]]:
     elif not isinstance(message, list):
         return
     for part in message:
-        yield from _sent(part, *kinds)
+        yield from _array_entries(part, *kinds)
 
 
 def _plain(state: Any) -> Any:

@@ -28,7 +28,7 @@ from autograder.course.cells import (
 )
 from autograder.course.limits import Limits
 from autograder.grading.judge import Checked, Judge
-from autograder.grading.lacking import Lacking
+from autograder.grading.lacking import MissingPackageNotes
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import Unit
 from autograder.sandbox.budget import Budget
@@ -52,15 +52,15 @@ class Execution:
     ----------
     checked : dict
         The outcome of each check cell, by grade id.
-    stops : list of tuple
+    guest_ends : list of tuple
         The ids of cells that ended their guest, and why.
-    lacking : Lacking
+    lacking : MissingPackageNotes
         What the student's cells went on without, because this machine lacks it.
     """
 
     checked: dict[str, Checked] = field(default_factory=dict)
-    stops: list[tuple[str, Ended]] = field(default_factory=list)
-    lacking: Lacking = field(default_factory=Lacking)
+    guest_ends: list[tuple[str, Ended]] = field(default_factory=list)
+    lacking: MissingPackageNotes = field(default_factory=MissingPackageNotes)
 
 
 def execute(
@@ -93,7 +93,7 @@ def execute(
 
     Raises
     ------
-    Fault, RuntimeError
+    CourseCheckError, RuntimeError
         If our own part failed: the checks, or the sandbox.
     """
     run = _Run(judge, guests, unit, limits, clock or PhaseTimer())
@@ -102,29 +102,29 @@ def execute(
     judge.begin(unit.seed, run.clock)
     try:
         for index, cell in enumerate(cells):
-            cell.outputs, cell.execution_count = [], None
-            run.cell(cell, cells[:index])
+            _clear_outputs(cell)
+            run.step(cell, cells[:index])
             on_cell(cell)
     finally:
         run.close()
     behind = [cell for cell in notebook.cells[end:] if is_code(cell)]
     for cell in behind:
-        cell.outputs, cell.execution_count = [], None
+        _clear_outputs(cell)
     if behind:
-        behind[0].outputs = [_line("stdout", Message(BEHIND))]
+        behind[0].outputs = [_stream_output("stdout", Message(BEHIND))]
     return run.execution
 
 
-def not_run(notebook: Notebook, ended: Ended) -> Execution:
+def execution_of_ended_judge(notebook: Notebook, ended: Ended) -> Execution:
     """Return the execution of a notebook whose judge was ended: at which cell is not known, so
     none is run.
     """
-    execution = Execution(stops=[("", ended)])
+    execution = Execution(guest_ends=[("", ended)])
     for cell in filter(is_code, notebook.cells):
-        cell.outputs, cell.execution_count = [], None
+        _clear_outputs(cell)
         if is_check(cell):
             error = Message(STOPPED_IN_CHECK, reason=ended.message)
-            cell.outputs = [_line("stdout", error)]
+            cell.outputs = [_stream_output("stdout", error)]
             execution.checked[grade_id(cell) or cell.id] = Checked(
                 set_points(cell, 0.0), error=error
             )
@@ -135,48 +135,58 @@ class _Run:
     """One submission's run: its guests, one after another, and the results of its cells."""
 
     def __init__(self, judge: Judge, guests: Guests, unit: Unit, limits: Limits, clock: PhaseTimer):
-        self.judge, self.guests, self.unit, self.limits, self.clock = (
-            judge,
-            guests,
-            unit,
-            limits,
-            clock,
-        )
+        self.judge = judge
+        self.guests = guests
+        self.unit = unit
+        self.limits = limits
+        self.clock = clock
         self.budget = Budget(limits)
         self.execution = Execution()
         self.guest: Guest | None = None
-        self.killers: set[str] = set()
+        self.fatal_cells: set[str] = set()
 
-    def cell(self, cell: Cell, before: list[Cell]) -> None:
+    def step(self, cell: Cell, earlier_cells: list[Cell]) -> None:
         """Run one code cell, or say why it is not run."""
-        if len(self.execution.stops) >= self.limits.deaths:
-            if is_check(cell):
-                self._settle(cell, Checked(error=Message(CHECK_NOT_RUN)))
-                cell.outputs.insert(0, _line("stdout", Message(CHECK_NOT_RUN)))
-            else:
-                cell.outputs = [_line("stderr", Message(CELL_NOT_RUN))]
+        if len(self.execution.guest_ends) >= self.limits.deaths:
+            self._leave_out(cell)
         elif is_check(cell):
-            self._check(cell, before)
+            self._run_check_cell(cell, earlier_cells)
         else:
-            self._run(cell, before)
+            self._run_student_cell(cell, earlier_cells)
 
-    def _run(self, cell: Cell, before: list[Cell]) -> None:
+    def _leave_out(self, cell: Cell) -> None:
+        """Say in a cell that it is not run; a check cell gets no points."""
+        if is_check(cell):
+            self._enter(cell, Checked(error=Message(CHECK_NOT_RUN)))
+            cell.outputs.insert(0, _stream_output("stdout", Message(CHECK_NOT_RUN)))
+        else:
+            cell.outputs = [_stream_output("stderr", Message(CELL_NOT_RUN))]
+
+    def _run_student_cell(self, cell: Cell, earlier_cells: list[Cell]) -> None:
         collected = Collected(self.limits)
         try:
-            guest = self.guest_after(before)
+            guest = self.guest_after(earlier_cells)
+            if guest is None:
+                self._leave_out(cell)
+                return
             with self.clock("student's cells"):
                 self.execution.lacking.add(cell, run_cell(guest, cell, collected.add))
         except Ended as error:
-            self._lost(cell, error)
-            collected.outputs.append(_line("stderr", Message(STOPPED, reason=error.message)))
+            self._note_end(cell, error)
+            collected.outputs.append(
+                _stream_output("stderr", Message(STOPPED, reason=error.message))
+            )
         if collected.cut:
-            collected.outputs.append(_line("stderr", Message(CUT)))
+            collected.outputs.append(_stream_output("stderr", Message(CUT)))
         cell.outputs = collected.outputs
         self.judge.note(cell)
 
-    def _check(self, cell: Cell, before: list[Cell]) -> None:
+    def _run_check_cell(self, cell: Cell, earlier_cells: list[Cell]) -> None:
         try:
-            guest = self.guest_after(before)
+            guest = self.guest_after(earlier_cells)
+            if guest is None:
+                self._leave_out(cell)
+                return
             with self.clock("checks"):
                 run_cell(guest, cell)
                 checked = self.judge.check(cell, guest)
@@ -186,53 +196,54 @@ class _Run:
             checked = Checked(ended=error)
         cell.outputs = [nbformat.from_dict(output) for output in checked.outputs]
         if checked.ended:
-            self._lost(cell, checked.ended)
+            self._note_end(cell, checked.ended)
             checked.error = Message(STOPPED_IN_CHECK, reason=checked.ended.message)
-            cell.outputs.append(_line("stdout", checked.error))
-        self._settle(cell, checked)
+            cell.outputs.append(_stream_output("stdout", checked.error))
+        self._enter(cell, checked)
 
-    def _settle(self, cell: Cell, checked: Checked) -> None:
+    def _enter(self, cell: Cell, checked: Checked) -> None:
         checked.points = set_points(cell, checked.points)
         self.execution.checked[grade_id(cell) or cell.id] = checked
 
-    def guest_after(self, before: list[Cell]) -> Guest:
-        """Return a living guest that has run the cells before; raise `Ended` if one of them ends
-        it again.
+    def guest_after(self, earlier_cells: list[Cell]) -> Guest | None:
+        """Return a living guest that has run the earlier cells.
+
+        A cell that ends its guest again is left out, and another guest is started. If cells have
+        ended more than twice as many guests as a submission may lose, return None.
+
+        Raises
+        ------
+        Ended
+            If a guest ends as it starts, or none may be started: the budget is spent.
         """
         while self.guest is None or self.guest.ended:
+            if len(self.execution.guest_ends) > 2 * self.limits.deaths:
+                return None
             self.close()
             with self.clock("fork" if self.guests.warm else "warming up"):
-                self.guest = self.guests.guest(self.budget)
-                start = {
-                    "op": "start",
-                    "seed": self.unit.guest_seed,
-                    "files": list(self.unit.files),
-                }
-                self.guest.request(start, list(self.unit.files.values()))
-            if self.execution.stops:
+                self.guest = _start_guest(self.guests, self.unit, self.budget)
+            if self.execution.guest_ends:
                 with self.clock("student's cells, again"):
-                    for cell in before:
-                        if cell.id not in self.killers and not self._again(cell):
+                    for cell in earlier_cells:
+                        if cell.id not in self.fatal_cells and not self._replay(cell):
                             break
         return self.guest
 
-    def _again(self, cell: Cell) -> bool:
+    def _replay(self, cell: Cell) -> bool:
         """Run a cell once more, or the imports of a check cell, in a guest that follows one that
-        died.
+        died; return whether it lives.
         """
         assert self.guest is not None
         try:
             run_cell(self.guest, cell)
         except Ended as error:  # it went well before, and does not now
-            self._lost(cell, error)
-            if len(self.execution.stops) > 2 * self.limits.deaths:
-                raise
+            self._note_end(cell, error)
             return False
         return True
 
-    def _lost(self, cell: Cell, error: Ended) -> None:
-        self.execution.stops.append((cell.id, error))
-        self.killers.add(cell.id)
+    def _note_end(self, cell: Cell, error: Ended) -> None:
+        self.execution.guest_ends.append((cell.id, error))
+        self.fatal_cells.add(cell.id)
 
     def close(self) -> None:
         """End the guest that lives."""
@@ -241,21 +252,32 @@ class _Run:
             self.guest = None
 
 
+def _start_guest(guests: Guests, unit: Unit, budget: Budget) -> Guest:
+    """Return a new guest that has the seed and the files of a submission."""
+    guest = guests.guest(budget)
+    try:
+        start = {"op": "start", "seed": unit.guest_seed, "files": list(unit.files)}
+        guest.request(start, list(unit.files.values()))
+    except BaseException:
+        guest.close()
+        raise
+    return guest
+
+
 @contextlib.contextmanager
-def running(
-    cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, limits: Limits
+def guest_after_cells(
+    cells: Sequence[Cell], guests: Guests, unit: Unit, limits: Limits
 ) -> Iterator[Guest]:
     """Run cells without their checks, and yield the guest that has run them; raise `Ended` if
     one of them ends it.
     """
-    run = _Run(judge, guests, unit, limits, PhaseTimer())
+    guest = _start_guest(guests, unit, Budget(limits))
     try:
-        guest = run.guest_after([])
         for cell in cells:
             run_cell(guest, cell)
         yield guest
     finally:
-        run.close()
+        guest.close()
 
 
 def run_cell(
@@ -266,27 +288,31 @@ def run_cell(
     """
     if is_check(cell):
         for source in imports.statements([cell]):
-            run_in(guest, source)
+            send_source(guest, source)
         return None
-    return run_in(guest, cell.source, on_output, goes_on=not is_locked(cell))
+    return send_source(guest, cell.source, on_output, skip_missing=not is_locked(cell))
 
 
-def run_in(
+def send_source(
     guest: Guest,
     source: str,
     on_output: Callable[[Any], None] = lambda output: None,
-    goes_on: bool = False,
+    skip_missing: bool = False,
 ) -> Any:
     """Have a guest run the text of a cell, which crosses as bytes: it may be long.
 
-    With `goes_on`, it runs on without packages that are not installed; return what the guest says
-    that these are.
+    With `skip_missing`, it runs on without packages that are not installed; return what the guest
+    says that these are.
     """
     reply, _ = guest.request(
-        {"op": "cell", "goes_on": goes_on}, [source.encode()], on_output=on_output
+        {"op": "cell", "goes_on": skip_missing}, [source.encode()], on_output=on_output
     )
     return reply.get("lacking")
 
 
-def _line(stream: str, message: Message) -> Cell:
+def _clear_outputs(cell: Cell) -> None:
+    cell.outputs, cell.execution_count = [], None
+
+
+def _stream_output(stream: str, message: Message) -> nbformat.NotebookNode:
     return new_output("stream", name=stream, text=f"{message}\n")

@@ -52,8 +52,8 @@ class SelfCheck:
             self.limits = Limits.configured(course.config)
             named = _of_name(course.released(), path)
             exercises = [named] if named else []
-            self.setting = WorkerConfig.for_course(course, exercises, self.limits, sandbox)
-            self.guests = self.setting.guests()
+            self.worker_config = WorkerConfig.for_course(course, exercises, self.limits, sandbox)
+            self.guests = self.worker_config.guests()
             # Python starts there, and loads what the notebook imports, while it is read here
             self.guests.start()
         try:
@@ -85,13 +85,13 @@ class SelfCheck:
             raise UserError(reason) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)
         self.language = words.language_of(parsed) or edition_of(self.path.name)[1]
-        another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
+        another = file_kinds.wrong_exercise_message(self.exercise, data, text.name(self.path.name))
         if another:
             raise UserError(
                 f"{another} To check this one, name it {another.values['other']}.ipynb."
             )
         self.worker = Worker(
-            dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests
+            dataclasses.replace(self.worker_config, exercises=(self.exercise.name,)), self.guests
         )
         self.limits = self.worker.limits[self.exercise.name]
         self.cells = sum(

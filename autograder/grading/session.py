@@ -70,7 +70,7 @@ class Pending:
                 count = (
                     "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
                 )
-                needs = reasons.named(
+                needs = reasons.describe_needs(
                     sorted({need for record in records for need in record.waits_for()})
                 )
                 lines.append(f"{count} pending points that need {needs}{where}")
@@ -161,14 +161,14 @@ class Session:
         self.pending = Pending([], self.executor)
         self.left_out, self.log = 0, log
         if since:
-            self._leave_recent(since)
+            self._keep_only_since(since)
         if pending:
-            self._leave_pending()
+            self._keep_only_pending()
         used = exercises if more else [item.exercise for item in self.submissions]
         self.used = list({exercise.name: exercise for exercise in used}.values())
         self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
         limits = Limits.configured(course.config)
-        self.setting = WorkerConfig.for_course(
+        self.worker_config = WorkerConfig.for_course(
             course,
             self.used,
             limits,
@@ -182,7 +182,7 @@ class Session:
         self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
 
-    def _leave_pending(self) -> None:
+    def _keep_only_pending(self) -> None:
         """Keep only the submissions whose pending points can be settled where they are graded."""
         from autograder.grades import records
 
@@ -195,19 +195,19 @@ class Session:
             item for item in self.submissions if (item.student, item.exercise.name) in settled_here
         ]
 
-    def _leave_recent(self, since: datetime) -> None:
+    def _keep_only_since(self, since: datetime) -> None:
         """Keep only the submissions from that time or later."""
         from autograder.grading import recent
 
         since_then = [item for item in self.submissions if recent.handed_in(item) >= since]
         self.left_out, self.submissions = len(self.submissions) - len(since_then), since_then
 
-    def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
+    def choose_sandbox(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox; if none is possible, refuse, unless
         `fall_back` is set.
         """
         self.warn = warn
-        self.setting = self.executor.settle(self.setting, wanted, fall_back, warn)
+        self.worker_config = self.executor.configure(self.worker_config, wanted, fall_back, warn)
 
     def __enter__(self) -> "Session":
         try:
@@ -215,7 +215,7 @@ class Session:
             if self.used:
                 # Warm parents warm up while other things are done; where nothing is graded, none
                 # is.
-                self.executor.open(self.setting, soon=self._is_to_grade())
+                self.executor.open(self.worker_config, soon=self._is_to_grade())
             self._prepare()
         except BaseException:
             self._open.close()
@@ -226,7 +226,9 @@ class Session:
         """Tell, from a quick look, whether anything will be graded."""
         if self.force or self.redraw:
             return True
-        graded = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
+        graded = (
+            self.course.paths_of(item.student, item.exercise.name) for item in self.submissions
+        )
         return not all(paths.record.exists() for paths in graded)
 
     def _prepare(self) -> None:
@@ -246,7 +248,7 @@ class Session:
             self.course,
             writer,
             lambda: self.executor.backend(jobs),
-            self.setting,
+            self.worker_config,
             batch.Options(self.force, self.redraw, self.pages, self.early, self.more),
             self.timer,
             log,

@@ -27,7 +27,8 @@ class StandIn:
     ----------
     name : str
         The name under which it stands.
-    own : callable
+    function : callable
+        The course's function or class.
     """
 
     def __init__(self, name: str, function: Any):
@@ -53,7 +54,7 @@ class StandIn:
             "forward": the same, as whether it is a tuple, a list of tensors, and for each whether
             gradients flow to it. "backward": return the gradients of all floating tensors in
             `state`, `arguments` and `keywords`, in order.
-        made : None or tuple
+        recipe : None or tuple
             Of a class: the arguments and keywords that the module was made with, and which of its
             parts is called.
         state : dict

@@ -22,7 +22,7 @@ from autograder.course.config import STAMP, Course, Exercise, UserError, edition
 from autograder.course.limits import Limits
 from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
-from autograder.grading.file_kinds import of_another
+from autograder.grading.file_kinds import wrong_exercise_message
 from autograder.grading.notebook import is_as_given, read_cell, read_current
 from autograder.sanitize import text
 
@@ -137,7 +137,7 @@ class Submission:
         files, notes = beside(self.folder, limits.beside_mb)
         secret = files.pop(SECRET, b"")
         name = text.name(path.name)
-        another = of_another(self.exercise, data, name) if data else None
+        another = wrong_exercise_message(self.exercise, data, name) if data else None
         if both:
             notes.insert(0, both)
         elif data is not None and not another and edition_of(name)[0] != self.exercise.name:

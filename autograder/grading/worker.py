@@ -43,8 +43,8 @@ from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge, killed_after
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.remote import TOO_LONG, Fault
-from autograder.grading.run import Execution, execute, not_run
+from autograder.grading.remote import TOO_LONG, CourseCheckError
+from autograder.grading.run import Execution, execute, execution_of_ended_judge
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guest import Ended
@@ -70,26 +70,26 @@ class Worker:
 
     Parameters
     ----------
-    setting : WorkerConfig
+    worker_config : WorkerConfig
     guests : Guests, optional
-        Where guests come from; by default what the setting asks for.
+        Where guests come from; by default what the configuration asks for.
     """
 
-    def __init__(self, setting: WorkerConfig, guests: Guests | None = None):
-        self.setting = setting
-        faults = dict(setting.faults)
+    def __init__(self, worker_config: WorkerConfig, guests: Guests | None = None):
+        self.worker_config = worker_config
+        faults = dict(worker_config.faults)
         machine.presume(faults)
         if faults.get("gpu"):  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        self.guests = guests or setting.guests()
+        self.guests = guests or worker_config.guests()
         self.guests.start()
         self.released: dict[str, dict[str, Notebook]] = {}
         self.locales: dict[str, zipfile.Path | None] = {}
         self.judges: dict[str, Judge] = {}
         self.files: dict[str, dict[str, bytes]] = {}
         self.limits: dict[str, Limits] = {}
-        for name in setting.exercises:
-            exercise, limits = setting.exercise(name), setting.limits_of(name)
+        for name in worker_config.exercises:
+            exercise, limits = worker_config.exercise(name), worker_config.limits_of(name)
             self.released[name] = editions_of(exercise)
             self.locales[name] = archive.locales(exercise)
             self.judges[name] = Judge(exercise, limits)
@@ -124,7 +124,7 @@ class Worker:
             try:
                 return self._grade(unit, on_cell, runs)
             except Exception as error:  # whatever it is, it is not the student's
-                known = isinstance(error, (Fault, RuntimeError))
+                known = isinstance(error, (CourseCheckError, RuntimeError))
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
         return ungraded(self.released[unit.assignment][self._language_here(unit)], fault)
 
@@ -201,7 +201,7 @@ class Worker:
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
         if on_cell is None:
-            execution = not_run(
+            execution = execution_of_ended_judge(
                 restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}"))
             )
         else:
@@ -211,7 +211,7 @@ class Worker:
             notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
             notes += execution.lacking.notes()
             notes += unread
-            stops = [(cell, error.message) for cell, error in execution.stops if cell]
+            stops = [(cell, error.message) for cell, error in execution.guest_ends if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, execution.checked, stops)
             # too many bytes: a letter has up to 4
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000
@@ -284,7 +284,7 @@ def _ending(execution: Execution, altered: list[str]) -> tuple[Kind | None, Mess
     """
     stops = [
         (error.kind, Message(IN_CELL, cell=cell, reason=error.message) if cell else error.message)
-        for cell, error in execution.stops
+        for cell, error in execution.guest_ends
     ]
     forged = [message for kind, message in stops if kind == Kind.HOSTILE]
     if forged or altered:
@@ -337,8 +337,8 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
     most = points_worth(cell)
     if not is_check(cell):  # graded by hand: only an untouched cell has points already, none
         if untouched:
-            return CellResult(0.0, most, manual=True, error=NO_RESPONSE)
-        return CellResult(most, most, manual=True)  # nothing is lost yet
+            return CellResult(0.0, most, is_graded_by_hand=True, error=NO_RESPONSE)
+        return CellResult(most, most, is_graded_by_hand=True)  # nothing is lost yet
     if checked is None:
         return CellResult(0.0, most)
     report = checked.report
@@ -355,5 +355,5 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
         # The graded notebook has the numbers; those of a whole class would fill the memory.
         checks=[dataclasses.replace(result, where=None) for result in report.results],
         pending=pending,
-        instead=report.instead,
+        replaced_functions=report.instead,
     )

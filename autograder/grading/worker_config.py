@@ -70,7 +70,7 @@ class WorkerConfig:
             exercises=tuple(exercise.name for exercise in exercises),
             limits=limits,
             sandbox=sandbox,
-            hidden=tuple(map(str, [course.root, course.into, *hidden])),
+            hidden=tuple(map(str, [course.root, course.output_folder, *hidden])),
             imports=imports,
             packages=tuple(course.packages),
         )

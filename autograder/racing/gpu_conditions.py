@@ -20,9 +20,9 @@ SLOWED = {
 
 
 @contextlib.contextmanager
-def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
-    """Yield a dict, and fill it as `seen` does when the context ends; it stays empty without
-    nvidia-smi.
+def sample_conditions(wanted: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield a dict, and fill it as `summarize_samples` does when the context ends; it stays empty
+    without nvidia-smi.
     """
     conditions: dict[str, Any] = {}
     if not wanted:
@@ -42,10 +42,10 @@ def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
                 watcher.kill()
                 watcher.wait()
                 file.seek(0)
-                conditions.update(seen(file.read().splitlines()) or {})
+                conditions.update(summarize_samples(file.read().splitlines()) or {})
 
 
-def seen(lines: Iterable[str]) -> dict[str, Any] | None:
+def summarize_samples(lines: Iterable[str]) -> dict[str, Any] | None:
     """Return the clock from and to, °C and W at most, and what slowed the device; None if no
     line says so.
     """

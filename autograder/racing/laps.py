@@ -16,11 +16,10 @@ from autograder.checking import kernels
 from autograder.course.cells import Notebook, call_of, is_code, is_skipped
 from autograder.course.config import Race
 from autograder.course.limits import Limits
-from autograder.grading.judge import Judge
 from autograder.grading.notebook import parse, restore
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Remote, RemoteNotebook
-from autograder.grading.run import run_in, running
+from autograder.grading.run import guest_after_cells, send_source
 from autograder.grading.submissions import Unit
 from autograder.grading.worker import Worker
 from autograder.racing import laps_in_guest
@@ -77,8 +76,8 @@ class Lap:
     """The result with one value of the setting: what was measured, or the reason why it does not
     count.
 
-    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if
-    they are not known.
+    `conditions` are those of the GPU meanwhile, as `gpu_conditions.summarize_samples` returns them;
+    empty if they are not known.
     """
 
     value: int
@@ -93,7 +92,6 @@ class Dropped(Exception):
 
 def run(
     notebook: Notebook,
-    judge: Judge,
     guests: Guests,
     unit: Unit,
     limits: Limits,
@@ -108,8 +106,8 @@ def run(
         place for place, call in enumerate(calls) if call and call.subject in race.functions
     )
     try:
-        with running(cells[:end], judge, guests, unit, limits) as guest:
-            run_in(guest, f"{race.setting} = {value}")
+        with guest_after_cells(cells[:end], guests, unit, limits) as guest:
+            send_source(guest, f"{race.setting} = {value}")
             names = RemoteNotebook(lambda output: None, PhaseTimer())
             names.guest = guest
             return Lap(value, _measured(_Kernels(names, race, mode), race, mode))
@@ -128,13 +126,12 @@ def lap_of(worker: Worker, unit: Unit, value: int, mode: Mode) -> Lap:
     setting.
     """
     name = unit.assignment
-    race = worker.setting.exercise(name).settings.race
+    race = worker.worker_config.exercise(name).settings.race
     assert race is not None and unit.data is not None
     restored = restore(parse(unit.data, unit.notebook), worker.released[name][""], unit.files)
     unit.files = {**unit.files, **worker.files[name]}
     return run(
         restored.notebook,
-        worker.judges[name],
         worker.guests,
         unit,
         worker.limits[name],

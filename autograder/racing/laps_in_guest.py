@@ -34,8 +34,14 @@ def results(
 
     Parameters
     ----------
+    first, second : callable
+        The notebook's function for the forward pass, and the one that also has gradients.
+    code : str
+        The code of the exercise's race.
     inputs, upstream : list of tensor, tensor
         The judge's; float32 on the CPU, with numbers that the dtype `kind` has.
+    device, kind : str
+        Where the functions run, and the name of the dtype that they compute with.
     """
     race = _defined(code)
     leaves = [tensor.to(device, getattr(torch, kind)).requires_grad_() for tensor in inputs]
@@ -113,18 +119,18 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
             run()
         synchronize()
         rounds += 1
-    took = (time.perf_counter() - began) / rounds
-    cache = torch.empty(CACHE, dtype=torch.int8, device=device) if device == "cuda" else None
-    marks = []
-    for _ in range(min(max(int(SECONDS / took), LEAST), MOST)):
-        for run in runs:
-            if cache is not None:
-                cache.zero_()
+    seconds_per_round = (time.perf_counter() - began) / rounds
+    evicting = torch.empty(CACHE, dtype=torch.int8, device=device) if device == "cuda" else None
+    spans: list[list[tuple[Any, Any]]] = [[] for _ in runs]
+    for _ in range(min(max(int(SECONDS / seconds_per_round), LEAST), MOST)):
+        for run, spans_of_run in zip(runs, spans, strict=True):
+            if evicting is not None:
+                evicting.zero_()
             begin = mark()
             run()
-            marks.append((begin, mark()))
+            spans_of_run.append((begin, mark()))
     synchronize()
-    return [[between(*pair) for pair in marks[place :: len(runs)]] for place in range(len(runs))]
+    return [[between(*span) for span in spans_of_run] for spans_of_run in spans]
 
 
 def counts(first: Any, second: Any, code: str, n: int, kind: str) -> list[dict[str, int]]:

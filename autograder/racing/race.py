@@ -83,7 +83,7 @@ class Placed:
 
 
 class Contest:
-    """One race over a class; use it in a `with` block, after `isolate`.
+    """One race over a class; use it in a `with` block, after `choose_sandbox`.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Contest:
         self.executor.begin(course.root, [exercise.name])
         limits = Limits.configured(course.config)
         hand_ins = submissions.find([exercise], submitted)
-        self.setting = WorkerConfig.for_course(
+        self.worker_config = WorkerConfig.for_course(
             course,
             [exercise],
             limits,
@@ -129,7 +129,7 @@ class Contest:
                 f"{exercise.name}"
             )
         for submission, record in zip(hand_ins, records, strict=True):
-            unit = submission.read(self.setting.limits_of(exercise.name))
+            unit = submission.read(self.worker_config.limits_of(exercise.name))
             self._admit(
                 Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit)
             )
@@ -149,7 +149,7 @@ class Contest:
         """Return why a submission does not take part, as its record says; "" if it does."""
         if record is None:
             return "It has no grade yet."
-        if record.submission != unit.digest:
+        if record.submission_digest != unit.digest:
             return "It has changed since it was graded; grade it again first."
         if record.kind.ungraded:
             return text.line(f"It could not be graded: {record.reason}", MOST_REASON)
@@ -175,12 +175,12 @@ class Contest:
             more = f" And {len(others)} more." if others else ""
             raise UserError(f"No submission of {self.exercise.name} can take part. {named}{more}")
 
-    def isolate(self, wanted: bool, warn: Callable[[str], None]) -> None:
+    def choose_sandbox(self, wanted: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox, and how kernels are measured; add the
         course's own.
         """
-        self.setting = self.executor.settle(self.setting, wanted, False, warn)
-        self.mode = mode_of(self.setting)
+        self.worker_config = self.executor.configure(self.worker_config, wanted, False, warn)
+        self.mode = mode_of(self.worker_config)
         notebook = _solved(self.exercise)
         if notebook:
             unit = Unit(
@@ -191,7 +191,7 @@ class Contest:
             warn(f"The course's own kernels do not take part: there is no {self.exercise.text}.")
 
     def __enter__(self) -> "Contest":
-        self.executor.open(self.setting, soon=True)
+        self.executor.open(self.worker_config, soon=True)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -240,7 +240,7 @@ class Contest:
             # Timed laps one by one, each with the GPU to itself.
             batches = [[job] for job in jobs] if timed else [jobs]
             for batch in batches:
-                with gpu_conditions.watched(timed) as conditions:
+                with gpu_conditions.sample_conditions(timed) as conditions:
                     for key, answer in _answers(backend, batch):
                         entrant, value = pairs[key]
                         if isinstance(answer, Exception):
@@ -320,14 +320,14 @@ def race_of(course: Course, exercise: Exercise) -> Race:
     return race
 
 
-def mode_of(setting: WorkerConfig) -> Mode:
-    """Return how kernels are measured where guests of a setting run; raise `UserError` if they
+def mode_of(worker_config: WorkerConfig) -> Mode:
+    """Return how kernels are measured where guests of a worker run; raise `UserError` if they
     cannot be.
     """
-    faults = dict(setting.faults)
+    faults = dict(worker_config.faults)
     if reason := faults.get("triton") or str(machine.lacks("triton")):
         raise UserError(f"No kernel can run here, so there is no race: {reason}")
-    if setting.uses_gpu():
+    if worker_config.uses_gpu():
         return Mode("cuda", "bfloat16" if faults.get("bf16") == "" else "float16", timed=True)
     return Mode("cpu", "float16", timed=False)
 
@@ -432,7 +432,7 @@ def write_page(contest: Contest, path: Path) -> None:
         mode=contest.mode,
         device=device_of(contest.mode),
         made_at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M}",
-        open=not contest.setting.sandbox,
+        open=not contest.worker_config.sandbox,
         columns=columns_of(contest),
         left_out=contest.left_out,
         rows=[

@@ -94,7 +94,7 @@ submitted.
 _CENTRAL = b"PK\x01\x02"  # precedes each entry in a zip's list of entries
 
 
-class Refused(Exception):
+class FileRefused(Exception):
     """An archive, or a file in it, is refused; the text is the reason, and is shown after the
     file's name.
     """
@@ -114,7 +114,7 @@ class File:
     read : callable
         Takes the maximal number of bytes, and returns the contents.
 
-        Raises `Refused` if there is more, or if it cannot be read.
+        Raises `FileRefused` if there is more, or if it cannot be read.
     packed : str
         The path of the packed file that it is in, which a student made; "" if it is in none.
     packed_time : datetime or None
@@ -175,7 +175,7 @@ def opened(path: Path, student_of: StudentOf = _each_its_own) -> Iterator[Source
             refused: list[tuple[str, str]] = []
             files = _of_zip(opened_zip, MOST_ENTRIES, MOST_MB, refused)
             source = _unpacked(name, files, refused, disk, student_of)
-        except Refused as error:
+        except FileRefused as error:
             raise UserError(
                 f"{path} {error}. Nothing was collected; download it again, or name a folder."
             ) from None
@@ -202,7 +202,7 @@ def _unpacked(
             continue
         try:
             inside = unpacking.files(file)
-        except Refused as error:
+        except FileRefused as error:
             refused.append((file.path, str(error)))
             continue
         # A tar without a notebook is data, which a notebook reads as it is.
@@ -231,7 +231,7 @@ class Unpacking:
 
         Raises
         ------
-        Refused
+        FileRefused
             If it has something that does not belong there, or if it exceeds a limit.
         """
         self._count(outer, 0, 0)  # before it is read
@@ -240,7 +240,7 @@ class Unpacking:
         try:
             with _as_refused():
                 listed = _listed(outer, data)
-        except Refused:
+        except FileRefused:
             # It took time to refuse it.
             self.counts[self.student_of(outer.path)] += MOST_ENTRIES_OF_ONE
             raise
@@ -260,13 +260,13 @@ class Unpacking:
         """Return a function that reads a file's contents, which are unpacked now."""
         try:
             data = file.read(MOST_MB_OF_ONE * 1_000_000)
-        except Refused as error:
+        except FileRefused as error:
             return _refusing_reader(str(error))
         size = len(data)
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
         if start + size > MOST_MB * 1_000_000:
-            raise Refused(
+            raise FileRefused(
                 f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately"
             )
         self.disk.write(data)
@@ -283,7 +283,7 @@ class Unpacking:
 
         Raises
         ------
-        Refused
+        FileRefused
             If it is too much.
         """
         student = self.student_of(outer.path)
@@ -292,11 +292,11 @@ class Unpacking:
         most_mb = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE
         most_files = MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
         if self.sizes[student] > most_mb * 1_000_000:
-            raise Refused(
+            raise FileRefused(
                 f"is one of this student's packed files that have more than {most_mb} MB in all"
             )
         if self.counts[student] > most_files:
-            raise Refused(
+            raise FileRefused(
                 "is one of this student's packed files that have more than "
                 f"{most_files} files in all"
             )
@@ -307,7 +307,7 @@ def _listed(outer: File, data: bytes) -> list[File]:
 
     Raises
     ------
-    Refused
+    FileRefused
         If it has something that does not belong there.
     """
     base = outer.path.rpartition("/")[2]
@@ -316,7 +316,7 @@ def _listed(outer: File, data: bytes) -> list[File]:
     if TAR.search(base):
         return _of_tar(data if base.lower().endswith(".tar") else _gunzipped(data))
     if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
-        raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+        raise FileRefused(f"has more than {MOST_ENTRIES_OF_ONE} files")
     return _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
 
 
@@ -330,14 +330,14 @@ def _reader_of(data: bytes) -> Callable[[int], bytes]:
 
 def _refusing_reader(reason: str) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
-        raise Refused(reason)
+        raise FileRefused(reason)
 
     return read
 
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise Refused(f"has {size / 1e6:.0f} MB; at most {most / 1e6:g} MB are allowed")
+        raise FileRefused(f"has {size / 1e6:.0f} MB; at most {most / 1e6:g} MB are allowed")
 
 
 def _gunzipped(data: bytes) -> bytes:
@@ -345,7 +345,7 @@ def _gunzipped(data: bytes) -> bytes:
 
     Raises
     ------
-    Refused
+    FileRefused
         If it is too large, cut off, or has more than one part.
     """
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -356,10 +356,10 @@ def _gunzipped(data: bytes) -> bytes:
         start, end = end, end + CHUNK
         contents += unpacking.decompress(data[start:end], most + 1 - len(contents))
         if len(contents) > most:
-            raise Refused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
+            raise FileRefused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
         _check_packing(start, len(contents))
     if not unpacking.eof or (unpacking.unused_data + data[end:]).strip(b"\0"):
-        raise Refused("cannot be unpacked: it is cut off, or has more than one part")
+        raise FileRefused("cannot be unpacked: it is cut off, or has more than one part")
     return bytes(contents)
 
 
@@ -368,7 +368,7 @@ def _check_packing(packed: int, size: int) -> None:
     reading a file.
     """
     if packed > 1.1 * size + CHUNK:
-        raise Refused(f"has {packed / 1e6:.1f} MB that unpack to only {size / 1e6:.1f} MB")
+        raise FileRefused(f"has {packed / 1e6:.1f} MB that unpack to only {size / 1e6:.1f} MB")
 
 
 class _Headers(io.BytesIO):
@@ -378,11 +378,11 @@ class _Headers(io.BytesIO):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= MOST_TAR_HEADER:
-            raise Refused("has a file whose name or description is too long")
+            raise FileRefused("has a file whose name or description is too long")
         data = super().read(size)
         self.remaining -= size if size > tarfile.BLOCKSIZE else 0
         if self.remaining < 0 or DIGITS.search(data):
-            raise Refused("has files whose names or descriptions are too long")
+            raise FileRefused("has files whose names or descriptions are too long")
         return data
 
 
@@ -391,7 +391,7 @@ def _of_tar(data: bytes) -> list[File]:
 
     Raises
     ------
-    Refused
+    FileRefused
         If one of them does not belong in a tar; then the whole tar is refused.
     """
     files: dict[str, File] = {}
@@ -402,19 +402,21 @@ def _of_tar(data: bytes) -> list[File]:
             opened_tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps all of them
             # Git writes a comment; each file gets a copy of these headers.
             if not opened_tar.pax_headers.keys() <= {"comment"}:
-                raise Refused("has a description of all its files, which no usual program writes")
+                raise FileRefused(
+                    "has a description of all its files, which no usual program writes"
+                )
             if count > MOST_ENTRIES_OF_ONE:
-                raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+                raise FileRefused(f"has more than {MOST_ENTRIES_OF_ONE} files")
             path = _path(entry.name)
             if not (entry.isfile() or entry.isdir()) or entry.issparse():
-                raise Refused(f"has a link or device, {path}")
+                raise FileRefused(f"has a link or device, {path}")
             if entry.isdir() or path.endswith("/") or IGNORED.search(path):
                 continue
             if path in files:
-                raise Refused(f"has two files named {path}")
+                raise FileRefused(f"has two files named {path}")
             end = entry.offset_data + entry.size
             if not entry.offset_data <= end <= len(data):
-                raise Refused(f"cannot be unpacked: {path} is cut off")
+                raise FileRefused(f"cannot be unpacked: {path} is cut off")
             read = _reader_of(data[entry.offset_data : end])
             files[path] = File(path, _time_of_seconds(entry.mtime), read)
     return list(files.values())
@@ -426,7 +428,7 @@ def _as_refused() -> Iterator[None]:
         yield
     except BROKEN as error:
         reason = text.line(str(error), 200) or type(error).__name__
-        raise Refused(f"cannot be unpacked: {reason}") from None
+        raise FileRefused(f"cannot be unpacked: {reason}") from None
 
 
 def _of_zip(
@@ -439,51 +441,59 @@ def _of_zip(
 
     Parameters
     ----------
-    refused : list, optional
-        Gets the paths in which a backslash is the problem, and the reasons. In the zip of a
-        learning platform, it is a character of a student's file name.
+    opened_zip : ZipFile
+        It stays open as long as the files are read.
+    most_entries, most_mb : int
+        How many files it may have, and how large they may be unpacked, all together.
+    refused : list of (path, reason), optional
+        Gets files whose only fault is a backslash: learning platforms keep those that students
+        typed. Without the list, such a file refuses the whole zip.
 
     Raises
     ------
-    Refused
-        If one of them does not belong in a zip; then the whole zip is refused.
+    FileRefused
+        If one of them does not belong in a zip, or if it is too large; then the whole zip is
+        refused.
     """
     entries = opened_zip.infolist()
     if len(entries) > most_entries:
-        raise Refused(f"has {len(entries)} files; at most {most_entries} are allowed")
+        raise FileRefused(f"has {len(entries)} files; at most {most_entries} are allowed")
     size = sum(entry.file_size for entry in entries)
     if size > most_mb * 1_000_000:
-        raise Refused(f"unpacks to {size / 1e6:.0f} MB; at most {most_mb} MB are allowed")
+        raise FileRefused(f"unpacks to {size / 1e6:.0f} MB; at most {most_mb} MB are allowed")
+    # `start_dir` is where the list of entries begins; all data is before it.
     if sum(entry.compress_size for entry in entries) > opened_zip.start_dir:
-        raise Refused("has files that share their bytes")
+        raise FileRefused("has files that share their bytes")
     files: dict[str, File] = {}
     with_backslash: set[str] = set()
     for entry in entries:
         raw = _name(entry)
         try:
             path = _path(raw)
-        except Refused as error:
-            if refused is None or not _is_by_student(raw):
+        except FileRefused as error:
+            if refused is None or not _is_right_before_backslash(raw):
                 raise
             refused.append((text.line(text.name(raw), 200), str(error)))
             continue
-        kind = stat.S_IFMT(entry.external_attr >> 16)
+        kind = stat.S_IFMT(entry.external_attr >> 16)  # the upper half is the Unix mode
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise Refused(f"has a link or device, {path}")
+            raise FileRefused(f"has a link or device, {path}")
         if path.endswith("/") or IGNORED.search(path):
             continue
         if entry.flag_bits & 1:
-            raise Refused(
+            raise FileRefused(
                 f"is encrypted ({path}): unpack it with its password, and name the folder"
             )
         if entry.compress_type not in COMPRESSIONS:
-            raise Refused(f"uses an unusual compression ({path}): unpack it, and name the folder")
+            raise FileRefused(
+                f"uses an unusual compression ({path}): unpack it, and name the folder"
+            )
         _check_packing(entry.compress_size, entry.file_size)
         if "\\" in raw:
             with_backslash.add(path)
         if path in files:
             if refused is None or path not in with_backslash:
-                raise Refused(f"has two files named {path}")
+                raise FileRefused(f"has two files named {path}")
             refused.append((path, "has the name of another file"))
             continue
         files[path] = File(path, _time_of_stamp(entry.date_time), _zip_reader(opened_zip, entry))
@@ -499,14 +509,14 @@ def _name(entry: zipfile.ZipInfo) -> str:
     return raw
 
 
-def _is_by_student(raw: str) -> bool:
-    """Tell whether a path that is refused is right up to its first backslash: before that, a
-    system named it.
+def _is_right_before_backslash(raw: str) -> bool:
+    """Tell whether a path that is refused is right up to its first backslash: what is before it
+    was written by a learning platform.
     """
     before, backslash, _ = raw.partition("\\")
     try:
         return bool(backslash and _path(before))
-    except Refused:
+    except FileRefused:
         return False
 
 
@@ -515,20 +525,20 @@ def _path(raw: str) -> str:
 
     Raises
     ------
-    Refused
+    FileRefused
         If the path is outside of the archive, or too deep.
     """
     raw = raw.replace("\\", "/")  # some Windows programs write these
     shown = text.line(text.name(raw), 200)
     parts = raw.rstrip("/").split("/")
     if raw.startswith("/") or re.match(r"[A-Za-z]:", raw) or ".." in parts:
-        raise Refused(f"has a file whose path leads outside of it, {shown}")
+        raise FileRefused(f"has a file whose path leads outside of it, {shown}")
     if "\0" in raw:
-        raise Refused(f"has a file with a zero byte in its name, {shown}")
+        raise FileRefused(f"has a file with a zero byte in its name, {shown}")
     if len(raw) > MOST_PATH:
-        raise Refused(f"has a path of more than {MOST_PATH} characters, {shown}")
+        raise FileRefused(f"has a path of more than {MOST_PATH} characters, {shown}")
     if len(parts) > MOST_DEPTH:
-        raise Refused(f"has more than {MOST_DEPTH} nested folders, {shown}")
+        raise FileRefused(f"has more than {MOST_DEPTH} nested folders, {shown}")
     path = "/".join(text.name(part) for part in parts if part not in ("", "."))
     return f"{path}/" if raw.endswith("/") else path
 
@@ -591,7 +601,7 @@ def _path_reader(path: Path) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
         data, problem = read_file(path, most / 1e6)
         if data is None:
-            raise Refused(f"cannot be read: {problem}")
+            raise FileRefused(f"cannot be read: {problem}")
         return data
 
     return read

@@ -241,7 +241,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
         for line in exported.lines:
             for grade in line.grades:
                 student, exercise = grade["student_id"], grade["assignment"]
-                page = course.graded(student, exercise).page
+                page = course.paths_of(student, exercise).page
                 if not page.exists():
                     lacking.append(f"{student} {exercise}")
                     continue

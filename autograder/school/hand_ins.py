@@ -29,7 +29,7 @@ from autograder.grading.submissions import (
     read_file,
 )
 from autograder.sanitize import text
-from autograder.school.archives import TAR, File, Refused, Source
+from autograder.school.archives import TAR, File, FileRefused, Source
 from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, submitters_in
 from autograder.school.roster import Clues, Person, Roster, key, same_folder
 
@@ -58,12 +58,12 @@ WRITTEN = (Fate.NEW, Fate.NEWER, Fate.ANSWERED, Fate.STAMPED)
 
 
 @dataclass(frozen=True)
-class HandIn:
+class CollectedSubmission:
     """One student's submission of one exercise.
 
     Attributes
     ----------
-    where : str
+    source_path : str
         Its source file, for people: archive and path.
     time : datetime or None
         When it was submitted, or else the time of its file, which is usually the time of the
@@ -72,7 +72,7 @@ class HandIn:
         Whether `time` is when it was submitted; only such a time is written to `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
-    called : str
+    named_exercise : str
         Another exercise that the notebook is named after, although its cells are those of
         `exercise`; or "".
     blank : bool
@@ -81,7 +81,7 @@ class HandIn:
 
     student: str
     exercise: str
-    where: str
+    source_path: str
     layout: str
     time: datetime | None
     time_known: bool
@@ -89,7 +89,7 @@ class HandIn:
     order: int
     notebook: File
     beside: dict[str, File]
-    called: str = ""
+    named_exercise: str = ""
     blank: bool = False
 
     def newer_than(self) -> tuple[float, ...]:
@@ -110,13 +110,13 @@ class Plan:
     the reason.
     """
 
-    chosen: list[tuple[HandIn, Fate]] = field(default_factory=list)
+    chosen: list[tuple[CollectedSubmission, Fate]] = field(default_factory=list)
     unplaced: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def to_write(self) -> list[HandIn]:
+    def to_write(self) -> list[CollectedSubmission]:
         """The submissions that are not there yet, or whose time of submission is not there yet."""
-        return [hand_in for hand_in, fate in self.chosen if fate in WRITTEN]
+        return [submission for submission, fate in self.chosen if fate in WRITTEN]
 
 
 class Collector:
@@ -150,60 +150,62 @@ class Collector:
     def plan(self, sources: Iterable[Source]) -> Plan:
         """Return the plan for some archives and folders; nothing is written."""
         plan = Plan()
-        hand_ins: list[HandIn] = []
+        submissions: list[CollectedSubmission] = []
         for source in sources:
             plan.unplaced += [(f"{source.name}: {path}", reason) for path, reason in source.refused]
-            hand_ins += self._of_source(source, plan)
-        several: dict[tuple[str, str], list[HandIn]] = defaultdict(list)
-        for hand_in in hand_ins:
-            several[same_folder(hand_in.student), hand_in.exercise].append(hand_in)
+            submissions += self._of_source(source, plan)
+        several: dict[tuple[str, str], list[CollectedSubmission]] = defaultdict(list)
+        for submission in submissions:
+            several[same_folder(submission.student), submission.exercise].append(submission)
         for _, attempts in sorted(several.items()):
-            misnamed = [hand_in for hand_in in attempts if hand_in.called]
+            misnamed = [submission for submission in attempts if submission.named_exercise]
             if 0 < len(misnamed) < len(attempts):
-                plan.unplaced += [(hand_in.where, _misnamed(hand_in)) for hand_in in misnamed]
-                attempts = [hand_in for hand_in in attempts if not hand_in.called]
+                plan.unplaced += [
+                    (submission.source_path, _misnamed(submission)) for submission in misnamed
+                ]
+                attempts = [submission for submission in attempts if not submission.named_exercise]
             try:
                 self._choose(_by_age(attempts), plan)
-            except Refused as error:
-                plan.unplaced += [(hand_in.where, str(error)) for hand_in in attempts]
+            except FileRefused as error:
+                plan.unplaced += [(submission.source_path, str(error)) for submission in attempts]
         return plan
 
-    def _choose(self, attempts: list[HandIn], plan: Plan) -> None:
+    def _choose(self, attempts: list[CollectedSubmission], plan: Plan) -> None:
         """Choose the newest of one student's attempts that has an answer, or else the newest; list
         the others.
 
         Raises
         ------
-        Refused
+        FileRefused
             If they may be those of several students, or if it cannot be read.
         """
-        names = list(dict.fromkeys(hand_in.student for hand_in in attempts))
+        names = list(dict.fromkeys(submission.student for submission in attempts))
         if len(names) > 1:
-            raise Refused(
+            raise FileRefused(
                 f"{' and '.join(names[:MOST_NAMED])} look like one name: name a roster "
                 "with --roster"
             )
-        answered = [hand_in for hand_in in attempts if not hand_in.blank]
-        counts = (answered or attempts)[-1]
-        plan.chosen.append((counts, self._fate(counts)))
+        answered = [submission for submission in attempts if not submission.blank]
+        chosen = (answered or attempts)[-1]
+        plan.chosen.append((chosen, self._fate(chosen)))
         newer = False
-        for hand_in in attempts:
-            if hand_in is counts:
+        for submission in attempts:
+            if submission is chosen:
                 newer = True
             elif newer:
-                reason = f"has no answer; {counts.where} has one, and counts"
-                plan.unplaced.append((hand_in.where, reason))
+                reason = f"has no answer; {chosen.source_path} has one, and counts"
+                plan.unplaced.append((submission.source_path, reason))
             else:
-                reason = f"{counts.student} submitted a newer one, {counts.where}"
-                plan.unplaced.append((hand_in.where, reason))
+                reason = f"{chosen.student} submitted a newer one, {chosen.source_path}"
+                plan.unplaced.append((submission.source_path, reason))
 
-    def _of_source(self, source: Source, plan: Plan) -> Iterator[HandIn]:
+    def _of_source(self, source: Source, plan: Plan) -> Iterator[CollectedSubmission]:
         """Yield the submissions of one archive or folder."""
         naming = Naming(source.paths, self.exercises)
         by_folder = self._has_folder_for_each(source, naming)
         try:
             submitters = submitters_in(source.files, naming)
-        except Refused as error:
+        except FileRefused as error:
             plan.unplaced.append((source.name, str(error)))
             submitters = {}
         parts: dict[tuple[str, ...], list[tuple[Author, File]]] = defaultdict(list)
@@ -214,17 +216,21 @@ class Collector:
                 parts[(author.layout, author.student, author.number, *loose)].append((author, file))
             if not authors and _is_notebook(file.path):
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
-        groups = _are_groups([part[0][0] for part in parts.values()])
-        numbers = defaultdict(set)
+        has_groups = _have_groups([author_files[0][0] for author_files in parts.values()])
         # The roster knows people by the letters of their names; without one, a name is that of a
         # folder.
-        alike = key if self.roster else same_folder
-        for part in parts.values():
-            numbers[_called(part[0][0], groups, alike)].add(part[0][0].number)
-        for part in parts.values():
-            alone = len(numbers[_called(part[0][0], groups, alike)]) == 1
-            above = self._above(source, naming, part[0][1])
-            yield from self._of_student(source, part, plan, alone, groups, above)
+        same_name = key if self.roster else same_folder
+        numbers = defaultdict(set)
+        for author_files in parts.values():
+            author = author_files[0][0]
+            numbers[_name_key(author, has_groups, same_name)].add(author.number)
+        for author_files in parts.values():
+            author, file = author_files[0]
+            has_unique_name = len(numbers[_name_key(author, has_groups, same_name)]) == 1
+            owners = self._folder_owners(source, naming, file)
+            yield from self._of_student(
+                source, author_files, plan, has_unique_name, has_groups, owners
+            )
 
     def _has_folder_for_each(self, source: Source, naming: Naming) -> bool:
         """Tell whether a folder for each student names the authors, and not the files in it, which
@@ -247,7 +253,7 @@ class Collector:
         base = path.rpartition("/")[2]
         return bool(self.exercises.named(base) and self.exercises.without(base))
 
-    def _above(self, source: Source, naming: Naming, file: File) -> list[Person]:
+    def _folder_owners(self, source: Source, naming: Naming, file: File) -> list[Person]:
         """Return the students after whom a source, or a common folder in it, is named."""
         names = [re.sub(rf"({ENDING})$", "", source.name), *naming.below(file.path)[0].split("/")]
         if not self.roster:
@@ -258,80 +264,105 @@ class Collector:
     def _of_student(
         self,
         source: Source,
-        part: list[tuple[Author, File]],
+        author_files: list[tuple[Author, File]],
         plan: Plan,
-        alone: bool,
-        groups: bool,
-        above: list[Person],
-    ) -> Iterator[HandIn]:
+        has_unique_name: bool,
+        has_groups: bool,
+        folder_owners: list[Person],
+    ) -> Iterator[CollectedSubmission]:
         """Yield the submissions among the files of one student.
 
-        `alone` says that no one else has the same name, `groups` that a group's name precedes each
-        student's, `above` who may have named all of these files.
+        `has_unique_name` says that no one else has the same name, `has_groups` that a group's name
+        precedes each student's. `folder_owners` are the students after whom the archive, or a
+        folder of all these files, is named.
         """
-        notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
-        first = f"{source.name}: {part[0][1].path}"
+        notebooks = [(author, file) for author, file in author_files if _is_notebook(file.path)]
+        if not notebooks:
+            self._list_files_without_notebook(source, author_files, plan)
+            return
         if len(notebooks) > MOST_NOTEBOOKS:
+            author, file = notebooks[0]
             reason = (
-                f"is one of {len(notebooks)} notebooks of {part[0][0].student}; at most "
+                f"is one of {len(notebooks)} notebooks of {author.student}; at most "
                 f"{MOST_NOTEBOOKS} are read"
             )
-            plan.unplaced.append((first, reason))
+            plan.unplaced.append((f"{source.name}: {file.path}", reason))
             return
-        if not notebooks:
-            bases = [file.path.rpartition("/")[2] for _, file in part]
-            packed = [file for _, file in part if ARCHIVE.search(file.path)]
-            if packed:
-                plan.unplaced += [
-                    (f"{source.name}: {file.path}", _not_opened(file))
-                    for file in packed[:MOST_NOTEBOOKS]
-                ]
-            elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
-                shown = ", ".join(bases[:MOST_NAMED])
-                plan.unplaced.append(
-                    (first, f"{part[0][0].student} has no notebook among these files: {shown}")
+        files_beside = self._readable_beside(source, author_files, notebooks, plan)
+        for author, file in notebooks:
+            source_path = f"{source.name}: {file.path}"
+            try:
+                exercise, named_exercise = self._exercise(file, is_only=len(notebooks) == 1)
+                student, person = self._student(author, has_unique_name, has_groups)
+                others = [owner.id for owner in folder_owners if owner != person]
+                if others:
+                    raise FileRefused(f"may be {' or '.join([student, *others])}")
+                time = _time_submitted(author, file, person, author_files)
+                blank = self._is_blank(exercise, file)
+            except FileRefused as error:
+                plan.unplaced.append((source_path, str(error)))
+                continue
+            yield CollectedSubmission(
+                student=student,
+                exercise=exercise,
+                source_path=source_path,
+                layout=author.layout,
+                time=time or file.time,
+                time_known=time is not None,
+                late=author.late,
+                order=author.order,
+                notebook=file,
+                beside=files_beside[author.folder],
+                named_exercise=named_exercise,
+                blank=blank,
+            )
+
+    def _list_files_without_notebook(
+        self, source: Source, author_files: list[tuple[Author, File]], plan: Plan
+    ) -> None:
+        """List the files of a student who submitted no notebook. Files that no platform named an
+        author of are listed if one of them is named after an exercise.
+        """
+        author, first = author_files[0]
+        bases = [file.path.rpartition("/")[2] for _, file in author_files]
+        packed = [file for _, file in author_files if ARCHIVE.search(file.path)]
+        if packed:
+            plan.unplaced += [
+                (f"{source.name}: {file.path}", _not_opened(file))
+                for file in packed[:MOST_NOTEBOOKS]
+            ]
+        elif author.layout != "by name" or any(map(self.exercises.named, bases)):
+            shown = ", ".join(bases[:MOST_NAMED])
+            plan.unplaced.append(
+                (
+                    f"{source.name}: {first.path}",
+                    f"{author.student} has no notebook among these files: {shown}",
                 )
-            return
-        beside = _files_beside(part, {author.rest.rpartition("/")[0] for author, _ in notebooks})
-        for home, files in beside.items():
+            )
+
+    def _readable_beside(
+        self,
+        source: Source,
+        author_files: list[tuple[Author, File]],
+        notebooks: list[tuple[Author, File]],
+        plan: Plan,
+    ) -> dict[str, dict[str, File]]:
+        """Return the files next to the notebooks of each folder. If they are too large, or cannot
+        be read, there are none, and the plan says so.
+        """
+        files_beside = _files_beside(author_files, {author.folder for author, _ in notebooks})
+        for folder, files in files_beside.items():
             try:
                 _contents(files, self.limits)
-            except Refused:
-                path = next(
-                    file.path
-                    for author, file in notebooks
-                    if author.rest.rpartition("/")[0] == home
-                )
-                most = self.limits.beside_mb
+            except FileRefused:
+                path = next(file.path for author, file in notebooks if author.folder == folder)
                 reason = (
-                    f"is collected without the files next to it: more than {most} MB, or unreadable"
+                    "is collected without the files next to it: more than "
+                    f"{self.limits.beside_mb} MB, or unreadable"
                 )
                 plan.unplaced.append((f"{source.name}: {path}", reason))
-                beside[home] = {}
-        for author, file in notebooks:
-            where = f"{source.name}: {file.path}"
-            try:
-                exercise, called = self._exercise(file, alone=len(notebooks) == 1)
-                student, person = self._student(author, alone, groups)
-                others = [other.id for other in above if other != person]
-                if others:
-                    raise Refused(f"may be {' or '.join([student, *others])}")
-                time = author.handed_in or (
-                    _stamp_of(file, part) if author.layout == "by name" else None
-                )
-            except Refused as error:
-                plan.unplaced.append((where, str(error)))
-                continue
-            if author.layout == "Moodle" and author.clues.number in (
-                person.numbers if person else ()
-            ):
-                time = _time_of(person)
-            yield HandIn(
-                student, exercise, where, author.layout, time or file.time, time is not None,
-                author.late,
-                author.order, file, beside[author.rest.rpartition("/")[0]], called,
-                self._is_blank(exercise, file),
-            )  # fmt: skip
+                files_beside[folder] = {}
+        return files_beside
 
     def _is_blank(self, exercise: str, file: File) -> bool:
         """Tell whether a notebook has no answer."""
@@ -339,68 +370,72 @@ class Collector:
             self.exercises.all[exercise], file.read(self.limits.notebook_mb * 1_000_000)
         )
 
-    def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
+    def _exercise(self, file: File, is_only: bool) -> tuple[str, str]:
         """Return a notebook's exercise, and the exercise that it is named after if it is a
         different one.
         """
-        called = self.exercises.named(file.path.rpartition("/")[2])
-        exercise = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
-        if not exercise and alone:
+        named = self.exercises.named(file.path.rpartition("/")[2])
+        exercise = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), named)
+        if not exercise and is_only:
             exercise = self.only
         if not exercise:
-            raise Refused("neither its name nor its cells match an exercise")
+            raise FileRefused("neither its name nor its cells match an exercise")
         if self.only and exercise != self.only:
-            raise Refused(f"is {exercise}, but only {self.only} is collected")
-        return exercise, called if called != exercise else ""
+            raise FileRefused(f"is {exercise}, but only {self.only} is collected")
+        return exercise, named if named != exercise else ""
 
-    def _student(self, author: Author, alone: bool, groups: bool) -> tuple[str, Person | None]:
+    def _student(
+        self, author: Author, has_unique_name: bool, has_groups: bool
+    ) -> tuple[str, Person | None]:
         if self.roster:
             person, reason = self.roster.find(author.clues)
-            if person is None and (groups or self.roster.knows(author.clues.number)):
+            if person is None and (has_groups or self.roster.knows(author.clues.number)):
                 clues = [author.clues._replace(names=(name,)) for name in _behind_group(author)]
                 people = [self.roster.find(clue)[0] for clue in clues]
                 person = next(filter(None, people), None)
             if person is None:
-                raise Refused(reason)
-            if not alone and author.clues.number not in person.numbers:
-                raise Refused(f"may be {person.id}, but several students have this name")
+                raise FileRefused(reason)
+            if not has_unique_name and author.clues.number not in person.numbers:
+                raise FileRefused(f"may be {person.id}, but several students have this name")
             return person.id, person
-        if not alone and author.layout == "Moodle":
-            raise Refused(
+        if not has_unique_name and author.layout == "Moodle":
+            raise FileRefused(
                 f"several students are called {author.student}: name a roster with --roster, for "
                 "Moodle its worksheet"
             )
         unfit = text.unfit(author.student)
         if unfit:
-            raise Refused(f"{author.student} {unfit}; name a roster with --roster")
+            raise FileRefused(f"{author.student} {unfit}; name a roster with --roster")
         return author.student, None
 
-    def _fate(self, hand_in: HandIn) -> Fate:
+    def _fate(self, submission: CollectedSubmission) -> Fate:
         """Return what is done with a submission, given the files that are already in its place.
 
         Raises
         ------
-        Refused
+        FileRefused
             If the notebook cannot be read, or has the name of another exercise and differs from
             the one that is there.
         """
-        target = self.submitted / hand_in.student / hand_in.exercise
-        collected = hand_in.notebook.read(self.limits.notebook_mb * 1_000_000)  # it may be refused
+        target = self.submitted / submission.student / submission.exercise
+        collected = submission.notebook.read(
+            self.limits.notebook_mb * 1_000_000
+        )  # it may be refused
         if not os.path.lexists(target):
             return Fate.NEW
-        notebook = target / f"{hand_in.exercise}.ipynb"
+        notebook = target / f"{submission.exercise}.ipynb"
         present, _ = read_file(notebook, self.limits.notebook_mb)
         raw, _ = read_file(target / STAMP, STAMP_MB)
         present_time = _date(raw.decode("utf-8", "replace")) if raw else None
-        if hand_in.called and present != collected:
-            raise Refused(_misnamed(hand_in))
-        is_present_blank = is_as_given(self.exercises.all[hand_in.exercise], present)
-        if present not in (None, collected) and hand_in.blank != is_present_blank:
+        if submission.named_exercise and present != collected:
+            raise FileRefused(_misnamed(submission))
+        is_present_blank = is_as_given(self.exercises.all[submission.exercise], present)
+        if present not in (None, collected) and submission.blank != is_present_blank:
             return Fate.ANSWERED if is_present_blank else Fate.BLANK
         if present == collected and beside(target, self.limits.beside_mb)[0] == _contents(
-            hand_in.beside, self.limits
+            submission.beside, self.limits
         ):
-            has_other_time = hand_in.time_known and present_time != hand_in.time
+            has_other_time = submission.time_known and present_time != submission.time
             return Fate.STAMPED if has_other_time else Fate.SAME
         if present_time is None:  # without a timestamp.txt, the files' own times count
             files = [notebook]
@@ -408,9 +443,9 @@ class Collector:
                 files = [path for path in target.glob("*") if path.is_file()]
             times = [path.stat().st_mtime for path in files]
             present_time = datetime.fromtimestamp(max(times, default=0), UTC)
-        return Fate.NEWER if hand_in.time and hand_in.time > present_time else Fate.OLDER
+        return Fate.NEWER if submission.time and submission.time > present_time else Fate.OLDER
 
-    def write(self, hand_ins: Iterable[HandIn]) -> int:
+    def write(self, submissions: Iterable[CollectedSubmission]) -> int:
         """Write submissions into nbgrader's layout, each completely or not at all; return how many.
 
         All are written to a temporary folder, and moved into place when they are complete.
@@ -424,13 +459,13 @@ class Collector:
         stage.mkdir()
         try:
             staged = [
-                (hand_in, self._staged(hand_in, stage / str(number)))
-                for number, hand_in in enumerate(hand_ins)
+                (submission, self._staged(submission, stage / str(number)))
+                for number, submission in enumerate(submissions)
             ]
-            for hand_in, folder in staged:
-                target = self.submitted / hand_in.student / hand_in.exercise
+            for submission, folder in staged:
+                target = self.submitted / submission.student / submission.exercise
                 target.parent.mkdir(exist_ok=True)
-                if self._fate(hand_in) is Fate.STAMPED:
+                if self._fate(submission) is Fate.STAMPED:
                     (folder / STAMP).replace(target / STAMP)
                     continue
                 if os.path.lexists(target):
@@ -440,50 +475,52 @@ class Collector:
             shutil.rmtree(stage, ignore_errors=True)
         return len(staged)
 
-    def _staged(self, hand_in: HandIn, folder: Path) -> Path:
-        notebook = folder / f"{hand_in.exercise}.ipynb"
+    def _staged(self, submission: CollectedSubmission, folder: Path) -> Path:
+        notebook = folder / f"{submission.exercise}.ipynb"
         folder.mkdir()
         try:
-            notebook.write_bytes(hand_in.notebook.read(self.limits.notebook_mb * 1_000_000))
-            contents = _contents(hand_in.beside, self.limits)
-        except Refused as error:  # it could be read a moment ago
-            raise UserError(f"{hand_in.where} {error}. Nothing was written.") from None
+            notebook.write_bytes(submission.notebook.read(self.limits.notebook_mb * 1_000_000))
+            contents = _contents(submission.beside, self.limits)
+        except FileRefused as error:  # it could be read a moment ago
+            raise UserError(f"{submission.source_path} {error}. Nothing was written.") from None
         for relative, data in contents.items():
             path = folder / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        if hand_in.time and hand_in.time_known:
+        if submission.time and submission.time_known:
             (folder / STAMP).write_text(
-                hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8"
+                submission.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8"
             )
-        if hand_in.time:
+        if submission.time:
             # A later run compares this time to find out which submission is newer.
-            os.utime(notebook, (hand_in.time.timestamp(),) * 2)
+            os.utime(notebook, (submission.time.timestamp(),) * 2)
         return folder
 
 
-def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
+def _by_age(submissions: list[CollectedSubmission]) -> list[CollectedSubmission]:
     """Return submissions of one student and exercise, the newest last.
 
     If one system numbers all of them, the numbers decide: in its archives, all files have the time
     of the download.
     """
-    if all(hand_in.order for hand_in in hand_ins):
-        return sorted(hand_ins, key=lambda hand_in: (hand_in.order, *hand_in.newer_than()))
-    return sorted(hand_ins, key=HandIn.newer_than)
+    if all(submission.order for submission in submissions):
+        return sorted(
+            submissions, key=lambda submission: (submission.order, *submission.newer_than())
+        )
+    return sorted(submissions, key=CollectedSubmission.newer_than)
 
 
-def _called(author: Author, groups: bool, alike: Callable[[str], str]) -> tuple[str, str]:
-    """Return a key that is equal for two authors who differ only in their number; `alike` is
-    that of a name.
+def _name_key(author: Author, has_groups: bool, same_name: Callable[[str], str]) -> tuple[str, str]:
+    """Return a key that is equal for two authors who differ only in their number; `same_name`
+    returns that of a name.
     """
     name = author.clues.names[0]
-    if groups and author.layout == "Moodle":
+    if has_groups and author.layout == "Moodle":
         name = _behind_group(author)[-1]
-    return author.layout, alike(name) or author.student
+    return author.layout, same_name(name) or author.student
 
 
-def _are_groups(authors: list[Author]) -> bool:
+def _have_groups(authors: list[Author]) -> bool:
     """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all
     names have a hyphen.
     """
@@ -499,10 +536,10 @@ def _behind_group(author: Author) -> list[str]:
     return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
 
 
-def _misnamed(hand_in: HandIn) -> str:
+def _misnamed(submission: CollectedSubmission) -> str:
     return (
-        f"is named {hand_in.called}, but has the cells of {hand_in.exercise}, "
-        f"for which {hand_in.student} submitted another notebook"
+        f"is named {submission.named_exercise}, but has the cells of {submission.exercise}, "
+        f"for which {submission.student} submitted another notebook"
     )
 
 
@@ -518,14 +555,16 @@ def _not_opened(file: File) -> str:
     )
 
 
-def _files_beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[str, File]]:
+def _files_beside(
+    author_files: list[tuple[Author, File]], homes: set[str]
+) -> dict[str, dict[str, File]]:
     """Return the files that belong to the notebooks of each folder: those in it and below, by
     relative path.
 
     A file belongs to the nearest folder with a notebook.
     """
     files_of: dict[str, dict[str, File]] = {home: {} for home in homes}
-    for author, file in part:
+    for author, file in author_files:
         above = [str(parent).removeprefix(".") for parent in PurePosixPath(author.rest).parents]
         home = next((folder for folder in above if folder in homes), None)
         if home is None:
@@ -551,7 +590,7 @@ def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
 
     Raises
     ------
-    Refused
+    FileRefused
         If they are larger than grading allows, or if one cannot be read.
     """
     contents: dict[str, bytes] = {}
@@ -566,7 +605,7 @@ def _is_notebook(path: str) -> bool:
     return is_notebook(path.rpartition("/")[2])
 
 
-def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:
+def _stamp_of(notebook: File, author_files: list[tuple[Author, File]]) -> datetime | None:
     """Return the time in nbgrader's `timestamp.txt` next to a notebook, if there is a readable one.
 
     One in a student's packed file is not trusted.
@@ -574,10 +613,23 @@ def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | Non
     if notebook.packed:
         return None
     wanted = "/".join([*notebook.path.split("/")[:-1], STAMP])
-    for _, file in part:
+    for _, file in author_files:
         if file.path == wanted:
             return _date(file.read(int(STAMP_MB * 1_000_000)).decode("utf-8", "replace"))
     return None
+
+
+def _time_submitted(
+    author: Author, notebook: File, person: Person | None, author_files: list[tuple[Author, File]]
+) -> datetime | None:
+    """Return when a notebook was submitted, if the platform, Moodle's worksheet or nbgrader says
+    so.
+    """
+    if person and author.layout == "Moodle" and author.clues.number in person.numbers:
+        return _time_of(person)
+    if author.layout == "by name":
+        return _stamp_of(notebook, author_files)
+    return author.handed_in
 
 
 def _time_of(person: Person | None) -> datetime | None:

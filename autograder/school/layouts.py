@@ -1,7 +1,9 @@
 """The layouts of learning platforms' downloads: who submitted a file, and which exercise it is.
 
-A row of `LAYOUTS` is a pattern of paths. A new platform is a new row. One layout is chosen for all
-of an archive: students choose names of files, and these may look like those of another system.
+A row of `LAYOUTS` is a pattern of paths. A new platform is a new row. If its paths do not say all
+that `Author` needs, it is also a case in `authors_of`, as Gradescope and Canvas are. `_moment`
+reads only times as Brightspace writes them. One layout is chosen for all of an archive: students
+choose names of files, and these may look like those of another system.
 """
 
 import re
@@ -16,7 +18,7 @@ import yaml
 
 from autograder.course.config import Exercise
 from autograder.grading import file_kinds
-from autograder.school.archives import File, Refused, StudentOf
+from autograder.school.archives import File, FileRefused, StudentOf
 from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
@@ -70,6 +72,11 @@ class Author:
     handed_in: datetime | None = None
     late: bool = False
 
+    @property
+    def folder(self) -> str:
+        """The folder of `rest`, or "" if it is in none."""
+        return self.rest.rpartition("/")[0]
+
 
 LAYOUTS = (
     # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1,
@@ -107,7 +114,15 @@ LAYOUTS = (
 )  # fmt: skip
 """The layouts that name an author, as patterns of the paths below a common folder.
 
-The rest of a path, and the names inside a packed file, come from the student.
+The groups of a pattern are:
+
+- `name`, `id`, `number`: the student's name, login, and number in the system, for the roster.
+- `hidden`: the pseudonym of an anonymous student.
+- `folder`: Gradescope's, of which a file next to it says who submitted it.
+- `order`: the number or time of the submission; the higher its digits, the newer.
+- `when`: the time of the submission in words.
+- `late`, `first`: the mark of a late submission, after the name or before it.
+- `rest`: the student's own path. It, and the names inside a packed file, come from the student.
 """
 
 NOT_AUTHOR = ("order", "when", "late", "first", "rest")
@@ -293,7 +308,7 @@ def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Autho
 
     Raises
     ------
-    Refused
+    FileRefused
         If that is not YAML, or is too large.
     """
     submitters = {}
@@ -309,7 +324,7 @@ def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Autho
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
             metadata = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise Refused(
+            raise FileRefused(
                 f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}"
             ) from None
         for folder, entry in metadata.items() if isinstance(metadata, dict) else ():
@@ -385,7 +400,7 @@ class Exercises:
         If it is `named` after an exercise, that is returned, unless its cells are clearly those of
         another one.
         """
-        return file_kinds.of_which(data, self._features, named)
+        return file_kinds.identify_exercise(data, self._features, named)
 
     @cached_property
     def _features(self) -> dict[str, file_kinds.Features]:

@@ -167,7 +167,7 @@ class State:
     """The scores that the platform has taken, in a file that is always complete."""
 
     def __init__(self, course: Course):
-        self.path = course.into / FILE
+        self.path = course.output_folder / FILE
         self.scores: dict[str, dict[str, Any]] = {}
         if self.path.exists():
             self.scores = json.loads(self.path.read_text(encoding="utf-8"))
@@ -222,7 +222,7 @@ def send(
         If a setting is missing or wrong, or the packages for it are not installed.
     """
     settings = Settings.configured(course)
-    with locks.lock(course.into / LOCK, waiting):
+    with locks.lock(course.output_folder / LOCK, waiting):
         state, sent = State(course), Sent()
         grades = [
             grade

@@ -240,7 +240,7 @@ def check(app, env):
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-", page)}
     for name in sorted(
-        (rows - pages) | {chapters.of_page(page, BOOK.parent) for page in pages} - rows
+        (rows - pages) | {chapters.chapter_of_page(page, BOOK.parent) for page in pages} - rows
     ):
         logger.warning(
             "%s: a chapter needs entries, book/NN-name/entries.md, and these a chapter",

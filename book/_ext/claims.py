@@ -210,7 +210,7 @@ def fill_ledgers(app, doctree, docname):
         found = app.env.get_doctree(page).findall(
             lambda n: isinstance(n, nodes.container) and "claim" in n
         )
-        chapter = str(PurePosixPath(page).with_name(chapters.of_page(page, ROOT)))
+        chapter = str(PurePosixPath(page).with_name(chapters.chapter_of_page(page, ROOT)))
         boxes.setdefault(chapter, []).extend((page, box) for box in found)
     boxes = {chapter: found for chapter, found in boxes.items() if found}
     every = [box for found in boxes.values() for _page, box in found]
@@ -397,7 +397,9 @@ def check(app, env):
         if not (ROOT / "book" / chapter / chapters.ENTRIES).exists():
             continue
         wanted = [name for name, row in rows().items() if chapter[:2] in row["chapters"]]
-        pages = [page for page in env.claims_answered if chapters.of_page(page, ROOT) == chapter]
+        pages = [
+            page for page in env.claims_answered if chapters.chapter_of_page(page, ROOT) == chapter
+        ]
         answered = {name for page in pages for name in env.claims_answered[page]}
         missing = [name for name in wanted if name not in answered]
         if missing:

@@ -95,8 +95,9 @@ class SummaryDirective(SphinxDirective):
         total = _("%d submissions, and the kind of outcome that each must have here:") % sums[0]
         again = _("The same %d submissions, graded by nbgrader alone:") % stock["cases"]
         recorded = _(
-            "Recorded until %s with nbgrader %s and its default settings, on Python %s. "
-            "One submission can be in several of these lines."
+            "Recorded until %s with nbgrader %s and its default settings, except 20 seconds for a "
+            "cell instead of 30, on Python %s. A run that took longer than 90 seconds was stopped, "
+            "and counts as no grade. One submission can be in several of these lines."
         ) % (stock["date"], stock["nbgrader"], stock["python"])
         note = shown("", recorded, classes=["abh-recorded"])
         return [shown("", total), here, shown("", again), alone, note]

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
 
-from autograder.authoring.chapters import of_page
+from autograder.authoring.chapters import chapter_of_page
 
 _, figures = get_translation("extensions"), get_translation("figures")
 N_ = str  # marks what is translated later
@@ -559,7 +559,7 @@ def counterpart(app, pagename, language):
         or pagename not in app.env.found_docs
     ):
         return pagename, True
-    chapter = str(PurePosixPath(pagename).with_name(of_page(pagename, editions.ROOT)))
+    chapter = str(PurePosixPath(pagename).with_name(chapter_of_page(pagename, editions.ROOT)))
     return (chapter if editions.has_page(language, chapter) else app.config.root_doc), False
 
 

@@ -16,7 +16,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.locale import get_translation
 
-from autograder.authoring.chapters import DEEPER, of_page, order
+from autograder.authoring.chapters import DEEPER, chapter_of_page, order
 
 _ = get_translation("extensions")
 CHAPTER = re.compile(r"(\d\d)-.*?(-deeper)?$")
@@ -108,7 +108,7 @@ def link(app, docname, page, section):
     number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
     title = heading(section)
     itself = not isinstance(section.parent, nodes.section)  # the page
-    if itself and (deeper or of_page(page, ROOT) == PurePosixPath(page).name):
+    if itself and (deeper or chapter_of_page(page, ROOT) == PurePosixPath(page).name):
         words = _("Chapter %d, going deeper") if deeper else _("Chapter %d")
         words %= int(number)
     else:

@@ -61,7 +61,7 @@ def _value(default):
 
 
 class BenchmarksDirective(SphinxDirective):
-    """The tables of what was measured; with the argument `cluster`, of grading on one."""
+    """The tables of what was measured; with an argument, such as `cluster`, only this part."""
 
     optional_arguments = 1
 
@@ -71,15 +71,17 @@ class BenchmarksDirective(SphinxDirective):
         self.env.note_dependency(str(results))
         self.env.note_dependency(str(TABLES))
         measured = json.loads(results.read_text(encoding="utf8")) if results.exists() else {}
-        cluster = self.arguments == ["cluster"]
-        if not measured or (cluster and "cluster" not in measured):
+        part = self.arguments[0] if self.arguments else ""
+        if not measured or (part and part not in measured):
             text = _(
                 "This has not been measured on this checkout yet: benchmarks/results.json "
                 "has no such entry."
             )
             return [nodes.paragraph("", text, classes=["abh-unmeasured"], translatable=False)]
-        lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
-        missing = [] if cluster else unmeasured(measured)
+        tables = _tables()
+        text = tables.PARTS[part](measured) if part else tables.markdown(measured)
+        lines = text.splitlines()
+        missing = [] if part else unmeasured(measured)
         lines = [translated(line) for line in lines]
         if missing:
             lines += ["", _("Not measured yet: %s.") % ", ".join(missing)]
@@ -103,11 +105,9 @@ def translated(line):
 
 def messages():
     """Return what `{benchmarks}` says on the page about grading, with places for the numbers."""
-    lines = (
-        _tables()
-        .markdown(json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8")))
-        .splitlines()
-    )
+    tables = _tables()
+    results = json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8"))
+    lines = [*tables.markdown(results).splitlines(), *tables.exchange(results).splitlines()]
     texts = [cell for line in lines for cell in cells(line) if not NAMES.search(cell)]
     return list(map(without_numbers, texts))
 

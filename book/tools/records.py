@@ -34,7 +34,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autograder.authoring import json_entries
-from autograder.authoring.chapters import of_page
+from autograder.authoring.chapters import chapter_of_page
 from autograder.authoring.code_tokens import plain
 
 BOOK = Path(__file__).resolve().parent.parent
@@ -571,7 +571,7 @@ def first_page_values(page, records):
     """Return the recorded values of the first page of a page's chapter, as JSON, by name;
     nothing for that page.
     """
-    chapter = of_page(page, BOOK.parent)
+    chapter = chapter_of_page(page, BOOK.parent)
     record = read(chapter, records) if chapter != page else None
     return (
         {name: value for cell in record["cells"] for name, value in cell["values"].items()}
@@ -631,7 +631,7 @@ def store_record(page, record, records=FOLDER):
     A large value of its chapter's first page is only there.
     """
     others = [path.stem for path in Path(records).glob(f"{page[:3]}*.json") if path.stem != page]
-    sharing = [other for other in others if of_page(other, BOOK.parent) == page]
+    sharing = [other for other in others if chapter_of_page(other, BOOK.parent) == page]
     # read before writing: they take values from this record
     before = {other: read(other, records) for other in sharing}
     shared = {

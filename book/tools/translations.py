@@ -183,7 +183,7 @@ def of_exercises():
     """Return the texts of notebooks, and what feedback says."""
     from autograder.authoring import translations
 
-    return translations.texts(editions.ROOT)
+    return translations.texts_by_catalog(editions.ROOT)
 
 
 SOURCES = [of_pages, of_figures, of_drawings, of_extensions, of_exercises]

@@ -106,7 +106,7 @@ def shown(value):
     return str(value)
 
 
-def in_words(function, arguments):
+def named_arguments(function, arguments):
     """Return the arguments of a call by name, as a part of a sentence."""
     pairs = zip(NAMES[function.name], arguments, strict=True)
     return ", ".join(f"{name} = {shown(value)}" for name, value in pairs)
@@ -129,49 +129,50 @@ def numbers_in(result, what):
     return numbers
 
 
-def afterwards(function, *arguments):
+def arguments_after_call(function, *arguments):
     """Call a function, and return its arguments as they are after that."""
     function(*arguments)
     return arguments
 
 
-def expect_kept(function, *arguments):
+def expect_lists_unchanged(function, *arguments):
     """Fail if a call changes one of the lists among its arguments."""
-    after = function.run_remote(afterwards, *arguments)
+    after = function.run_remote(arguments_after_call, *arguments)
     for name, before, now in zip(NAMES[function.name], arguments, after, strict=True):
         message = "The list `{name}` was changed, but the caller still needs it. Work on a copy."
         expect(not isinstance(before, list) or now == before, Message(message, name=name))
 
 
-def results_of(function, cases, found_in):
-    """Return the results for lists of arguments, up to the first that fails, and that failure or None.
+def results_of(function, cases, read_result):
+    """Return the results for lists of arguments, as `read_result` reads them, up to the first that fails, and that
+    failure or None.
 
     All are computed before one of them is judged: a mistake shows by what it does in all cases. They are sent ahead in
     one message.
     """
     function.ahead(cases)
-    found = []
+    results = []
     for case in cases:
         try:
-            found.append(found_in(function(*case)))
+            results.append(read_result(function(*case)))
         except Failed as failure:
-            return found, failure
-    return found, None
+            return results, failure
+    return results, None
 
 
-def expect_lists(function, cases, wanted_of, found_in):
-    """Fail unless the result is the same list for each list of arguments."""
-    wanted = [wanted_of(*case) for case in cases]
-    found, failure = results_of(function, cases, found_in)
-    for case, expected, got in zip(cases, wanted, found, strict=False):
+def expect_lists(function, cases, expected_of, read_result):
+    """Fail unless `read_result(function(*case))` equals `expected_of(*case)` for each case."""
+    wanted = [expected_of(*case) for case in cases]
+    results, failure = results_of(function, cases, read_result)
+    for case, expected, got in zip(cases, wanted, results, strict=False):
         if got != expected:
             message = Message(
                 "For {arguments}, expected {wanted}, got {found}.",
-                arguments=in_words(function, case),
+                arguments=named_arguments(function, case),
                 wanted=shown(expected),
                 found=shown(got),
             )
-            right = sum(a == b for a, b in zip(found, wanted, strict=False))
+            right = sum(a == b for a, b in zip(results, wanted, strict=False))
             passed = counted(
                 "{count} of {size} results is right",
                 "{count} of {size} results are right",
@@ -202,7 +203,7 @@ def queries(draw, *shape):
     return 1.5 * draw.tensor(*shape)
 
 
-def cached(draw, lengths, P, d_k, d_v, h=1, h_kv=1, more=1, rest=None, kind=torch.int64):
+def paged_case(draw, lengths, P, d_k, d_v, h=1, h_kv=1, more=1, rest=None, kind=torch.int64):
     """Return the arguments of `paged_attention` for these lengths: the pages of all are in a random order.
 
     There are two pages that no sequence uses, `more` columns in the table that none needs, and numbers in the rows
@@ -225,7 +226,7 @@ def cached(draw, lengths, P, d_k, d_v, h=1, h_kv=1, more=1, rest=None, kind=torc
     return queries(draw, len(lengths), h, d_k), K_pages, V_pages, table, lengths
 
 
-def forgotten(arguments):
+def with_nan_in_unused_rows(arguments):
     """Return arguments of `paged_attention` with NaN in all rows of pages that belong to no token."""
     q, K_pages, V_pages, table, lengths = arguments
     P, unused = K_pages.shape[1], torch.ones(K_pages.shape[:2], dtype=torch.bool)
@@ -242,7 +243,7 @@ def forgotten(arguments):
     )
 
 
-def in_a_row(draw, lengths, d_k, d_v, h=1, h_kv=1):
+def packed_case(draw, lengths, d_k, d_v, h=1, h_kv=1):
     """Return the arguments of `packed_attention` for these lengths."""
     n = sum(lengths)
     parts = queries(draw, n, h, d_k), draw.tensor(n, h_kv, d_k), draw.tensor(n, h_kv, d_v)
@@ -256,7 +257,7 @@ def expect_all(function, cases):
         expect_close(function(*case), SPECIFICATIONS[function.name](*case))
 
 
-def elsewhere(case):
+def with_noncontiguous(case):
     """Return arguments whose tensors of three or four axes have another layout in memory."""
     return [
         noncontiguous(part) if torch.is_tensor(part) and part.ndim > 2 else part for part in case
@@ -270,7 +271,7 @@ def elsewhere(case):
 def paged_attention_shape(paged_attention, draw):
     """Returns a tensor of shape (b, h, d_v)."""
     (b, P, h), (d_k, d_v) = sizes(draw, 3), widths(draw)
-    case = cached(draw, [P] * b, P, d_k, d_v, h=h, h_kv=h)
+    case = paged_case(draw, [P] * b, P, d_k, d_v, h=h, h_kv=h)
     expect_tensor(paged_attention(*case), (b, h, d_v))
 
 
@@ -280,10 +281,10 @@ def paged_attention_pages(paged_attention, draw):
     d_k, d_v = widths(draw)
     # 9 is a multiple of 3, and 8 of 2: otherwise some wrong places are the right ones in another order.
     three, two = (
-        cached(draw, [27] * 3, 9, d_k, d_v, more=0),
-        cached(draw, [16] * 4, 8, d_v, d_k, more=0),
+        paged_case(draw, [27] * 3, 9, d_k, d_v, more=0),
+        paged_case(draw, [16] * 4, 8, d_v, d_k, more=0),
     )
-    expect_all(paged_attention, [three, two, elsewhere(three)])
+    expect_all(paged_attention, [three, two, with_noncontiguous(three)])
 
 
 @check(weight=2, needs=[paged_attention_pages])
@@ -291,9 +292,9 @@ def paged_attention_lengths(paged_attention, draw):
     """Each query sees the tokens of its sequence, and nothing of the rows and pages after them."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
     lengths = [2 * P - 1, P + 1, 1, 3 * P, P]
-    few = cached(draw, lengths, P, d_k, d_v)
-    cases = [few, cached(draw, lengths[::-1], P, d_k, d_v, more=2)]
-    expect_all(paged_attention, [*cases, cached(draw, [2 * P - 1], P, d_k, d_v, more=0)])
+    few = paged_case(draw, lengths, P, d_k, d_v)
+    cases = [few, paged_case(draw, lengths[::-1], P, d_k, d_v, more=2)]
+    expect_all(paged_attention, [*cases, paged_case(draw, [2 * P - 1], P, d_k, d_v, more=0)])
 
 
 @check(weight=1, needs=[paged_attention_lengths])
@@ -301,8 +302,8 @@ def paged_attention_nan(paged_attention, draw):
     """NaN in rows that belong to no token has no effect, and neither has −1 in the table."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
     lengths = [P + 1, 2 * P, 1]
-    q, K_pages, V_pages, *places = cached(draw, lengths, P, d_k, d_v, rest=-1)
-    _, K_nan, V_nan, *_ = forgotten((q, K_pages, V_pages, *places))
+    q, K_pages, V_pages, *places = paged_case(draw, lengths, P, d_k, d_v, rest=-1)
+    _, K_nan, V_nan, *_ = with_nan_in_unused_rows((q, K_pages, V_pages, *places))
     cases = [(q, K_nan, V_pages), (q, K_pages, V_nan), (q, K_nan, V_nan)]
     with told_by(why_nan, paged_attention):
         expect_all(paged_attention, [(*case, *places) for case in cases])
@@ -326,9 +327,9 @@ def why_nan(paged_attention):
 def paged_attention_empty(paged_attention, draw):
     """A sequence of length 0 gets zeros, next to others and alone."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
-    some = cached(draw, [0, P + 1, 0], P, d_k, d_v, h=2, h_kv=1)
-    alone = cached(draw, [0], P, d_k, d_v, h=2, h_kv=2, rest=-1)
-    expect_all(paged_attention, [some, alone, forgotten(alone)])
+    some = paged_case(draw, [0, P + 1, 0], P, d_k, d_v, h=2, h_kv=1)
+    alone = paged_case(draw, [0], P, d_k, d_v, h=2, h_kv=2, rest=-1)
+    expect_all(paged_attention, [some, alone, with_nan_in_unused_rows(alone)])
 
 
 @check(weight=2, needs=[paged_attention_lengths])
@@ -336,7 +337,7 @@ def paged_attention_heads(paged_attention, draw):
     """Query head i uses key head i // (h / h_kv): with fewer key heads, as many, or one."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
     cases = [
-        cached(draw, [P + 1, 2 * P], P, d_k, d_v, h=h, h_kv=h_kv)
+        paged_case(draw, [P + 1, 2 * P], P, d_k, d_v, h=h, h_kv=h_kv)
         for h, h_kv in [(4, 2), (6, 3), (3, 3), (4, 1), (6, 2)]
     ]
     expect_all(paged_attention, cases)
@@ -346,7 +347,7 @@ def paged_attention_heads(paged_attention, draw):
 def paged_attention_large(paged_attention, draw):
     """Finite for scores of any size: thousands above 0, and thousands below."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
-    q, K_pages, *rest = cached(draw, [P + 1, 2 * P, 1], P, d_k, d_v)
+    q, K_pages, *rest = paged_case(draw, [P + 1, 2 * P, 1], P, d_k, d_v)
     cases = [(sign * q.abs() * 3000, K_pages.abs(), *rest) for sign in (1, -1)]
     expect_all(paged_attention, cases)
 
@@ -355,7 +356,7 @@ def paged_attention_large(paged_attention, draw):
 def paged_attention_shared(paged_attention, draw):
     """Two sequences may share pages."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
-    q, K_pages, V_pages, table, lengths = cached(draw, [2 * P + 1, 3 * P - 1, P], P, d_k, d_v)
+    q, K_pages, V_pages, table, lengths = paged_case(draw, [2 * P + 1, 3 * P - 1, P], P, d_k, d_v)
     table[1, :2] = table[0, :2]
     table[2, 0] = table[0, 0]
     expect_all(paged_attention, [(q, K_pages, V_pages, table, lengths)])
@@ -365,7 +366,7 @@ def paged_attention_shared(paged_attention, draw):
 def paged_attention_integers(paged_attention, draw):
     """The table and the lengths may be int32."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
-    case = cached(draw, [P + 1, 2 * P - 1], P, d_k, d_v, h=2, h_kv=1, rest=-1, kind=torch.int32)
+    case = paged_case(draw, [P + 1, 2 * P - 1], P, d_k, d_v, h=2, h_kv=1, rest=-1, kind=torch.int32)
     expect_all(paged_attention, [case])
 
 
@@ -373,14 +374,14 @@ def paged_attention_integers(paged_attention, draw):
 def paged_attention_sizes(paged_attention, draw):
     """Works when all dimensions are equal, for hundreds of tokens or sequences, and for dimensions of size 1."""
     size, long = int(draw.rng.integers(3, 6)), draw.long()
-    alike = cached(draw, [size] * size, size, size, size, h=size, h_kv=size, more=size - 1)
-    cases = [alike, cached(draw, [size, size - 1], size, size, size, more=size - 1)]
-    cases.append(cached(draw, [long + 90, 1], 7, 2, 3))
-    cases.append(cached(draw, [long, long - 5], long, 2, 3))
-    cases.append(cached(draw, (1 + np.arange(long) % 3).tolist(), 2, 2, 3))
-    cases.append(cached(draw, [3, 2], 2, 2, long))
-    cases.append(cached(draw, [3, 2], 1, 1, 1, h=2, h_kv=1))
-    cases.append(cached(draw, [1], 1, 1, 1, more=0))
+    alike = paged_case(draw, [size] * size, size, size, size, h=size, h_kv=size, more=size - 1)
+    cases = [alike, paged_case(draw, [size, size - 1], size, size, size, more=size - 1)]
+    cases.append(paged_case(draw, [long + 90, 1], 7, 2, 3))
+    cases.append(paged_case(draw, [long, long - 5], long, 2, 3))
+    cases.append(paged_case(draw, (1 + np.arange(long) % 3).tolist(), 2, 2, 3))
+    cases.append(paged_case(draw, [3, 2], 2, 2, long))
+    cases.append(paged_case(draw, [3, 2], 1, 1, 1, h=2, h_kv=1))
+    cases.append(paged_case(draw, [1], 1, 1, 1, more=0))
     expect_all(paged_attention, cases)
 
 
@@ -391,7 +392,7 @@ def paged_attention_sizes(paged_attention, draw):
 def packed_attention_shape(packed_attention, draw):
     """Returns a tensor of shape (n, h, d_v)."""
     (n, other), (d_k, d_v), h = sizes(draw, 2), widths(draw), 3
-    case = in_a_row(draw, [n, other], d_k, d_v, h=h, h_kv=h)
+    case = packed_case(draw, [n, other], d_k, d_v, h=h, h_kv=h)
     expect_tensor(packed_attention(*case), (n + other, h, d_v))
 
 
@@ -399,8 +400,10 @@ def packed_attention_shape(packed_attention, draw):
 def packed_attention_one(packed_attention, draw):
     """A single sequence gets causal attention, scaled by 1/√d_k."""
     (d_k, d_v), n = widths(draw), int(draw.rng.choice([10, 12]))
-    case = in_a_row(draw, [n], d_k, d_v)
-    expect_all(packed_attention, [case, in_a_row(draw, [n + 1], d_v, d_k), elsewhere(case)])
+    case = packed_case(draw, [n], d_k, d_v)
+    expect_all(
+        packed_attention, [case, packed_case(draw, [n + 1], d_v, d_k), with_noncontiguous(case)]
+    )
 
 
 @check(weight=2.5, needs=[packed_attention_one])
@@ -408,9 +411,10 @@ def packed_attention_values(packed_attention, draw):
     """No token sees a token of another sequence, for different lengths in any order, and for equal ones."""
     (d_k, d_v), lengths = widths(draw), sizes(draw, 4)
     cases = [
-        in_a_row(draw, several, d_k, d_v) for several in (lengths, sorted(lengths), lengths[:2] * 2)
+        packed_case(draw, several, d_k, d_v)
+        for several in (lengths, sorted(lengths), lengths[:2] * 2)
     ]
-    expect_all(packed_attention, [*cases, in_a_row(draw, [3, 3, 3], d_k, d_v)])
+    expect_all(packed_attention, [*cases, packed_case(draw, [3, 3, 3], d_k, d_v)])
 
 
 @check(weight=1, needs=[packed_attention_values])
@@ -418,13 +422,13 @@ def packed_attention_short(packed_attention, draw):
     """Lengths may be 0 and 1: at the beginning, in the middle, and at the end."""
     (d_k, d_v), (n, other) = widths(draw), sizes(draw, 2)
     several = [[0, n, 0, 0, other], [n, 1, other, 0], [1, 1, n, 1], [0, 1], [1, 0, 1], [1]]
-    expect_all(packed_attention, [in_a_row(draw, lengths, d_k, d_v) for lengths in several])
+    expect_all(packed_attention, [packed_case(draw, lengths, d_k, d_v) for lengths in several])
 
 
 @check(weight=0.5, needs=[packed_attention_values])
 def packed_attention_large(packed_attention, draw):
     """Finite for scores of any size: thousands above 0, and thousands below."""
-    Q, K, *rest = in_a_row(draw, sizes(draw, 3), *widths(draw))
+    Q, K, *rest = packed_case(draw, sizes(draw, 3), *widths(draw))
     expect_all(packed_attention, [(sign * Q.abs() * 3000, K.abs(), *rest) for sign in (1, -1)])
 
 
@@ -433,7 +437,7 @@ def packed_attention_heads(packed_attention, draw):
     """Query head i uses key head i // (h / h_kv): with fewer key heads, as many, or one."""
     (d_k, d_v), lengths = widths(draw), sizes(draw, 2)
     cases = [
-        in_a_row(draw, lengths, d_k, d_v, h=h, h_kv=h_kv)
+        packed_case(draw, lengths, d_k, d_v, h=h, h_kv=h_kv)
         for h, h_kv in [(4, 2), (6, 3), (3, 3), (4, 1), (6, 2)]
     ]
     expect_all(packed_attention, cases)
@@ -443,51 +447,51 @@ def packed_attention_heads(packed_attention, draw):
 def packed_attention_sizes(packed_attention, draw):
     """Works when all dimensions are equal, for hundreds of tokens or sequences, and for dimensions of size 1."""
     size, long = int(draw.rng.integers(3, 6)), draw.long()
-    cases = [in_a_row(draw, [size], size, size, h=size, h_kv=size)]
-    cases.append(in_a_row(draw, [size] * size, size, size, h=size, h_kv=size))
-    cases.append(in_a_row(draw, [long, 3], 2, 3))
-    cases.append(in_a_row(draw, (1 + np.arange(long) % 2).tolist(), 2, 3))
-    cases.append(in_a_row(draw, [3, 2], 2, long))
-    cases.append(in_a_row(draw, [3, 2], 1, 1, h=2, h_kv=1))
-    cases.append(in_a_row(draw, [1], 1, 1))
+    cases = [packed_case(draw, [size], size, size, h=size, h_kv=size)]
+    cases.append(packed_case(draw, [size] * size, size, size, h=size, h_kv=size))
+    cases.append(packed_case(draw, [long, 3], 2, 3))
+    cases.append(packed_case(draw, (1 + np.arange(long) % 2).tolist(), 2, 3))
+    cases.append(packed_case(draw, [3, 2], 2, long))
+    cases.append(packed_case(draw, [3, 2], 1, 1, h=2, h_kv=1))
+    cases.append(packed_case(draw, [1], 1, 1))
     expect_all(packed_attention, cases)
 
 
 # What is checked for both functions of attention
 
 
-def drawn(function, draw):
+def attention_case(function, draw):
     """Return arguments of a function of attention: there are several heads, and three sequences."""
     d_k, d_v = widths(draw)
     if function.name == "paged_attention":
-        return cached(draw, [5, 3, 1], 3, d_k, d_v, h=4, h_kv=2)
-    return in_a_row(draw, [4, 1, 3], d_k, d_v, h=4, h_kv=2)
+        return paged_case(draw, [5, 3, 1], 3, d_k, d_v, h=4, h_kv=2)
+    return packed_case(draw, [4, 1, 3], d_k, d_v, h=4, h_kv=2)
 
 
-def of_attention(weight, needs):
+def check_both(weight, needs):
     """Declare a check of the two functions of attention."""
     return check_each("paged_attention", "packed_attention", weight=weight, needs=[needs])
 
 
-@of_attention(weight=1.5, needs="heads")
+@check_both(weight=1.5, needs="heads")
 def gradients(function, draw):
     """Gradients flow from the result to queries, keys and values."""
-    case = drawn(function, draw)
+    case = attention_case(function, draw)
     leaves = [part.clone().requires_grad_() for part in case[:3]]
     expected = SPECIFICATIONS[function.name](*leaves, *case[3:])
     upstream = draw.tensor(*expected.shape)
     (expected * upstream).sum().backward()
-    _, found, _ = backward(function, *case, upstream=upstream)
-    for name, got, leaf in zip(NAMES[function.name], found, leaves, strict=False):
+    _, grads, _ = backward(function, *case, upstream=upstream)
+    for name, got, leaf in zip(NAMES[function.name], grads, leaves, strict=False):
         message = Message("No gradient reaches {name}: it is cut off from autograd.", name=name)
         expect(got is not None, message)
         expect_close(got, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
-@of_attention(weight=0.5, needs="shape")
+@check_both(weight=0.5, needs="shape")
 def dtype(function, draw):
     """The result has the dtype of the inputs, float32 or float64."""
-    case = drawn(function, draw)
+    case = attention_case(function, draw)
     shape = SPECIFICATIONS[function.name](*case).shape
     cases = [
         [
@@ -502,12 +506,12 @@ def dtype(function, draw):
 
 
 @check(weight=0.5, needs=[paged_attention_shape])
-def paged_attention_kept(paged_attention, draw):
+def paged_attention_inputs(paged_attention, draw):
     """Does not change its inputs."""
     (d_k, d_v), P = widths(draw), int(draw.rng.choice([3, 4, 5]))
-    case = cached(draw, [P + 1, 0, 2 * P], P, d_k, d_v, rest=-1)
+    case = paged_case(draw, [P + 1, 0, 2 * P], P, d_k, d_v, rest=-1)
     expect_unchanged(paged_attention, NAMES["paged_attention"], *case)
-    nan = forgotten(case)
+    nan = with_nan_in_unused_rows(case)
     paged_attention(*nan)
     for name, before, after in zip(
         "KV", nan[1:3], paged_attention.calls[-1].arguments[1:3], strict=True
@@ -518,18 +522,18 @@ def paged_attention_kept(paged_attention, draw):
 
 
 @check(weight=0.5, needs=[packed_attention_shape])
-def packed_attention_kept(packed_attention, draw):
+def packed_attention_inputs(packed_attention, draw):
     """Does not change its inputs."""
-    case = in_a_row(draw, [4, 0, 3], *widths(draw))
+    case = packed_case(draw, [4, 0, 3], *widths(draw))
     expect_unchanged(packed_attention, NAMES["packed_attention"], *case)
-    expect_kept(packed_attention, *case)
+    expect_lists_unchanged(packed_attention, *case)
 
 
 @check(weight=0, needs=[paged_attention_heads])
 def paged_attention_refuses(paged_attention, draw):
     """Raises when h is not a multiple of h_kv, widths differ, or a length is beyond the table."""
     d_k, d_v = widths(draw)
-    q, K_pages, V_pages, table, lengths = cached(draw, [5, 3], 3, d_k, d_v, h=4, h_kv=4, more=0)
+    q, K_pages, V_pages, table, lengths = paged_case(draw, [5, 3], 3, d_k, d_v, h=4, h_kv=4, more=0)
     fewer = K_pages[:, :, :3], V_pages[:, :, :3]
     sentence = Message("d_k is {d_k} for queries and 1 for keys", d_k=d_k)
     cases = [
@@ -546,7 +550,7 @@ def paged_attention_refuses(paged_attention, draw):
 @check(weight=0, needs=[packed_attention_heads])
 def packed_attention_refuses(packed_attention, draw):
     """Raises when h is not a multiple of h_kv, or the sum of the lengths is not n."""
-    Q, K, V, _ = in_a_row(draw, [4, 3], *widths(draw), h=4, h_kv=4)
+    Q, K, V, _ = packed_case(draw, [4, 3], *widths(draw), h=4, h_kv=4)
     cases = [((Q, K[:, :3], V[:, :3], [4, 3]), Message("h is 4 and h_kv is 3"))]
     for lengths in ([4, 2], [4, 4]):
         because = Message("n is 7 and the lengths are {lengths}", lengths=str(lengths))
@@ -569,8 +573,8 @@ def tables_in(result):
         )
         raise Failed(message, explained=True)
     what = [Message("the table of prompt {number}", number=number) for number in range(len(tables))]
-    found = [numbers_in(table, name) for table, name in zip(tables, what, strict=True)]
-    return found, numbers_in([num_pages], "num_pages")[0]
+    read = [numbers_in(table, name) for table, name in zip(tables, what, strict=True)]
+    return read, numbers_in([num_pages], "num_pages")[0]
 
 
 def expect_pages(shared_pages, *cases):
@@ -593,7 +597,7 @@ def shared_pages_kinds(shared_pages, draw):
     expect(len(tables) == 2, Message(message, found=len(tables)))
 
 
-def twice(function, prompts, page_size):
+def results_of_two_calls(function, prompts, page_size):
     """Return the results of two calls with the same prompts; they are the same even if the first call changes them."""
     copies = [list(prompt) for prompt in prompts]
     first = function(prompts, page_size)
@@ -605,7 +609,7 @@ def twice(function, prompts, page_size):
 def shared_pages_again(shared_pages, draw):
     """Begins with an empty cache in each call."""
     prompts = tokens(draw, 5, 7)
-    first, second = map(tables_in, shared_pages.run_remote(twice, prompts, 2))
+    first, second = map(tables_in, shared_pages.run_remote(results_of_two_calls, prompts, 2))
     message = "Two calls with the same prompts returned {first}, then {second}. Is something kept from call to call?"
     expect(first == second, Message(message, first=shown(first), second=shown(second)))
 
@@ -688,9 +692,9 @@ def shared_pages_many(shared_pages, draw):
 
 
 @check(weight=0.5, needs=[shared_pages_kinds])
-def shared_pages_kept(shared_pages, draw):
+def shared_pages_inputs(shared_pages, draw):
     """Does not change the prompts."""
-    expect_kept(shared_pages, tokens(draw, 5, 4, 2), 2)
+    expect_lists_unchanged(shared_pages, tokens(draw, 5, 4, 2), 2)
 
 
 # continuous_batching
@@ -778,21 +782,21 @@ def continuous_batching_none(continuous_batching, draw):
 
 
 @check(weight=0.5, needs=[continuous_batching_kinds])
-def continuous_batching_kept(continuous_batching, draw):
+def continuous_batching_inputs(continuous_batching, draw):
     """Does not change the lists that it gets."""
-    expect_kept(continuous_batching, [2, 0, 1, 0], [3, 1, 2, 4], 2)
+    expect_lists_unchanged(continuous_batching, [2, 0, 1, 0], [3, 1, 2, 4], 2)
 
 
 # accept
 
 
 def distribution(draw, vocab):
-    """Return probabilities above 0: so many whole parts, 64 together or more."""
+    """Return whole numbers above 0 that sum to 64, or to 2048 for a large vocabulary."""
     parts = 64 if vocab < 32 else 2048
     return 1 + draw.rng.multinomial(parts - vocab, draw.rng.dirichlet(np.full(vocab, 0.7)))
 
 
-def two_that_differ(draw, vocab):
+def target_and_draft(draw, vocab):
     """Return parts of the target and of the draft: for some token the target has at most two thirds of the draft's."""
     while True:
         p, q = distribution(draw, vocab), distribution(draw, vocab)
@@ -800,12 +804,12 @@ def two_that_differ(draw, vocab):
             return p, q
 
 
-def drafted(draw, vocab, k, refused=(), dtype=torch.float64):
+def accept_case(draw, vocab, k, refused=(), dtype=torch.float64):
     """Return the arguments of `accept` for a draft of k tokens, of which some are refused: these places.
 
     u and v are far from where the result changes.
     """
-    rows = [two_that_differ(draw, vocab) for _ in range(k)]
+    rows = [target_and_draft(draw, vocab) for _ in range(k)]
     p = np.array([row for row, _ in rows] + [distribution(draw, vocab)])
     p, q = p / p[0].sum(), np.array([row for _, row in rows]).reshape(k, vocab) / p[0].sum()
     draft, u = [], []
@@ -815,13 +819,13 @@ def drafted(draw, vocab, k, refused=(), dtype=torch.float64):
         ratio = min(1.0, p[i, draft[i]] / q[i, draft[i]])
         low, high = (ratio + 0.1, 0.99) if i in refused else (0.02 * ratio, 0.85 * ratio)
         u.append(float(draw.rng.uniform(low, high)))
-    last = min(refused, default=k)
-    v = within(draw, p[k] if last == k else np.maximum(p[last] - q[last], 0))
+    end = min(refused, default=k)
+    v = v_of_random_token(draw, p[k] if end == k else np.maximum(p[end] - q[end], 0))
     p, q, u = (torch.tensor(part, dtype=dtype) for part in (p, q, u))
     return torch.tensor(draft, dtype=torch.int64), p, q, u, v
 
 
-def within(draw, weights):
+def v_of_random_token(draw, weights):
     """Return v in the middle of what belongs to a token, which is drawn at random."""
     edges = np.concatenate([[0.0], np.cumsum(weights / weights.sum())])
     token = int(draw.rng.choice(np.flatnonzero(weights)))
@@ -835,30 +839,33 @@ def tokens_in(result):
 def expect_rounds(accept, *cases):
     """Fail unless the tokens of the round are right for each list of arguments."""
     wanted = [round_of(*case) for case in cases]
-    found, failure = results_of(accept, cases, tokens_in)
-    for case, expected, got in zip(cases, wanted, found, strict=False):
+    results, failure = results_of(accept, cases, tokens_in)
+    for case, expected, got in zip(cases, wanted, results, strict=False):
         if got != expected:
-            raise Failed(told(*case, expected, got), begun(got, expected))
+            raise Failed(round_message(*case, expected, got), passed_parts(got, expected))
     if failure:
         raise failure
 
 
-def told(draft, p, q, u, v, wanted, found):
+def round_message(draft, p, q, u, v, wanted, found):
     """Return the message on a round with wrong tokens: it names the numbers that decide about them."""
-    at = torch.arange(len(draft))
-    ratios = (p[at, draft] / q[at, draft]).tolist()
     return Message(
         "Expected {wanted}, got {found}. The draft is {draft}, p / q of its tokens {ratios}, u is {u}, and v is {v}.",
         wanted=shown(wanted),
         found=shown(found),
-        draft=shown(draft),
-        ratios=shown(ratios),
-        u=shown(u),
         v=shown(v),
+        **round_values(draft, p, q, u),
     )
 
 
-def begun(found, wanted):
+def round_values(draft, p, q, u):
+    """Return what decides which tokens of a draft are kept, as texts for a message."""
+    at = torch.arange(len(draft))
+    ratios = p[at, draft] / q[at, draft]
+    return {"draft": shown(draft), "ratios": shown(ratios), "u": shown(u)}
+
+
+def passed_parts(found, wanted):
     """Return what passed about the tokens of a round."""
     passed = []
     if len(found) == len(wanted):
@@ -872,7 +879,7 @@ def begun(found, wanted):
 def accept_kinds(accept, draw):
     """Returns a list of 1 to k + 1 tokens."""
     vocab, k = 5, 3
-    cases = [drafted(draw, vocab, k), drafted(draw, vocab, k, refused=[1])]
+    cases = [accept_case(draw, vocab, k), accept_case(draw, vocab, k, refused=[1])]
     accept.ahead(cases)
     for case in cases:
         found = tokens_in(accept(*case))
@@ -883,7 +890,7 @@ def accept_kinds(accept, draw):
 @check(weight=2, needs=[accept_kinds])
 def accept_kept(accept, draw):
     """If all tokens are kept, the result is the draft, and one token more from p[k]."""
-    cases = [drafted(draw, vocab, k) for vocab, k in 5 * [(6, 3), (4, 1), (9, 5), (3, 4)]]
+    cases = [accept_case(draw, vocab, k) for vocab, k in 5 * [(6, 3), (4, 1), (9, 5), (3, 4)]]
     expect_rounds(accept, *cases)
 
 
@@ -891,25 +898,20 @@ def accept_kept(accept, draw):
 def accept_refused(accept, draw):
     """Ends with the first token that is not kept: one token takes its place, and none follows."""
     cases = [
-        drafted(draw, vocab, k, at)
+        accept_case(draw, vocab, k, at)
         for vocab, k, at in 6 * [(6, 4, [2]), (5, 3, [0]), (6, 5, [1, 3, 4]), (7, 5, [4])]
     ]
     kept = [round_of(*case)[:-1] for case in cases]
-    found, failure = results_of(accept, cases, tokens_in)
-    for (draft, p, q, u, _), own, got in zip(cases, kept, found, strict=False):
-        if len(got) != len(own) + 1 or got[:-1] != own:
+    results, failure = results_of(accept, cases, tokens_in)
+    for (draft, p, q, u, _), expected, got in zip(cases, kept, results, strict=False):
+        if len(got) != len(expected) + 1 or got[:-1] != expected:
             message = (
                 "Expected {kept} and one token more, got {found}. The draft is {draft}, p / q of its tokens {ratios}, and u "
                 "is {u}."
             )
-            at = torch.arange(len(draft))
-            values = {
-                "draft": shown(draft),
-                "ratios": shown(p[at, draft] / q[at, draft]),
-                "u": shown(u),
-            }
-            text = Message(message, kept=shown(own), found=shown(got), **values)
-            raise Failed(text, begun(got, [*own, 0]))
+            values = round_values(draft, p, q, u)
+            text = Message(message, kept=shown(expected), found=shown(got), **values)
+            raise Failed(text, passed_parts(got, [*expected, 0]))
     if failure:
         raise failure
 
@@ -924,9 +926,9 @@ EIGHTHS = [(i + 0.5) / 8 for i in range(8)]
 def accept_distribution(accept, draw):
     """Over all drafts, u and v, the first token has the target's distribution, whatever the draft's is."""
     for pair in PAIRS:
-        target, own = (torch.tensor(parts) / 16.0 for parts in pair)
-        p, q = torch.stack([target, torch.full((4,), 0.25)]).double(), own[None].double()
-        drafts = [token for token in range(4) if own[token]]
+        target, drafter = (torch.tensor(parts) / 16.0 for parts in pair)
+        p, q = torch.stack([target, torch.full((4,), 0.25)]).double(), drafter[None].double()
+        drafts = [token for token in range(4) if drafter[token]]
         tries = [(token, u, v) for token in drafts for u in EIGHTHS for v in EIGHTHS]
         cases = [
             (torch.tensor([token]), p, q, torch.tensor([u]).double(), v) for token, u, v in tries
@@ -937,9 +939,11 @@ def accept_distribution(accept, draw):
             first, *_ = tokens_in(accept(*case))
             message = "Expected tokens from 0 to 3, got {found}. Do the probabilities that you draw from sum to 1?"
             expect(0 <= first < 4, Message(message, found=first))
-            shares[first] += float(own[case[0]]) / 64
+            shares[first] += float(drafter[case[0]]) / len(EIGHTHS) ** 2
         what = Message(
-            "the shares of the first token for p = {p} and q = {q}", p=shown(target), q=shown(own)
+            "the shares of the first token for p = {p} and q = {q}",
+            p=shown(target),
+            q=shown(drafter),
         )
         expect_close(shares, target.double().numpy(), what=what)
 
@@ -948,10 +952,10 @@ def accept_distribution(accept, draw):
 def accept_places(accept, draw):
     """Each place of the draft has its own p and q, in float64 and in float32."""
     cases = [
-        drafted(draw, vocab, k, at)
+        accept_case(draw, vocab, k, at)
         for vocab, k, at in 3 * [(6, 4, [2]), (5, 3, [1]), (7, 5, [2, 4]), (4, 4, [3])]
     ]
-    cases += [drafted(draw, 6, 4, at, dtype=torch.float32) for at in ([0], [2], [])]
+    cases += [accept_case(draw, 6, 4, at, dtype=torch.float32) for at in ([0], [2], [])]
     expect_rounds(accept, *cases)
 
 
@@ -960,7 +964,7 @@ def of_sixteenths(*rows, dtype=torch.float64):
     return torch.tensor(rows, dtype=dtype) / 16
 
 
-def one_round(token, p, q, u, v, dtype=torch.float64):
+def round_of_one(token, p, q, u, v, dtype=torch.float64):
     """Return the arguments of `accept` for a single drafted token; p and q in sixteenths, the last p the same for all."""
     p, q = of_sixteenths(p, [4, 0, 4, 8, 0][: len(p)], dtype=dtype), of_sixteenths(q, dtype=dtype)
     return torch.tensor([token]), p, q, torch.tensor([u], dtype=dtype), v
@@ -978,8 +982,8 @@ def accept_sums(accept, draw):
     last = of_sixteenths((0, 4, 4, 0, 8))
     nothing = torch.empty(0, dtype=torch.int64), last, last[:0], last[:0, 0]
     values = (0.0, 0.25, 0.5, 0.2, 0.75, 0.6)
-    cases = [one_round(0, *REFUSED_AT_0, 0.5, v) for v in values]
-    kept = [one_round(1, *REFUSED_AT_0, 0.5, v) for v in values]
+    cases = [round_of_one(0, *REFUSED_AT_0, 0.5, v) for v in values]
+    kept = [round_of_one(1, *REFUSED_AT_0, 0.5, v) for v in values]
     expect_rounds(accept, *cases, *kept, *[(*nothing, v) for v in values])
 
 
@@ -990,17 +994,17 @@ def accept_rounding(accept, draw):
     for dtype in (torch.float32, torch.float64):
         for v in (1 - 2.0**-53, 1 - 1e-9):
             cases += [
-                one_round(0, *REFUSED_AT_0, 0.5, v, dtype),
-                one_round(3, *LAST_REFUSED, 0.9, v, dtype),
+                round_of_one(0, *REFUSED_AT_0, 0.5, v, dtype),
+                round_of_one(3, *LAST_REFUSED, 0.9, v, dtype),
             ]
-            cases.append(one_round(1, *REFUSED_AT_0, 0.5, v, dtype))
-    even, own = [(1, 2, 2, 2, 2, 2, 2, 3)] * 3, [(7, 1, 1, 1, 1, 1, 1, 3)] * 2
+            cases.append(round_of_one(1, *REFUSED_AT_0, 0.5, v, dtype))
+    even, drafter = [(1, 2, 2, 2, 2, 2, 2, 3)] * 3, [(7, 1, 1, 1, 1, 1, 1, 3)] * 2
     for dtype in (torch.float32, torch.float64):  # six times 1/6 is less than 1 in float64
-        p, q = of_sixteenths(*even, dtype=dtype), of_sixteenths(*own, dtype=dtype)
+        p, q = of_sixteenths(*even, dtype=dtype), of_sixteenths(*drafter, dtype=dtype)
         cases.append(
             (torch.tensor([3, 0]), p, q, torch.tensor([0.5, 0.9], dtype=dtype), 1 - 2.0**-53)
         )
-    draft, p, q, u, v = one_round(1, *REFUSED_AT_0, 0.5, 1 - 1e-9)
+    draft, p, q, u, v = round_of_one(1, *REFUSED_AT_0, 0.5, 1 - 1e-9)
     expect_rounds(accept, *cases, (draft, p * (1 - 1e-7), q, u, v))
 
 
@@ -1009,36 +1013,36 @@ def accept_limits(accept, draw):
     """u = 0 keeps no token of probability 0, and each other one; p = q keeps a token for all u."""
     p, q = (0, 8, 7, 1), (4, 2, 2, 8)
     cases = [
-        one_round(0, p, q, 0.0, 0.3),
-        one_round(3, p, q, 0.0, 0.3),
-        one_round(3, p, q, 0.1, 0.3),
+        round_of_one(0, p, q, 0.0, 0.3),
+        round_of_one(3, p, q, 0.0, 0.3),
+        round_of_one(3, p, q, 0.1, 0.3),
     ]
     alike = (3, 5, 6, 2)
-    cases += [one_round(token, alike, alike, u, 0.3) for token, u in [(1, 0.999), (2, 0.0)]]
-    cases.append(one_round(1, p, q, 0.999, 0.3))
+    cases += [round_of_one(token, alike, alike, u, 0.3) for token, u in [(1, 0.999), (2, 0.0)]]
+    cases.append(round_of_one(1, p, q, 0.999, 0.3))
     expect_rounds(accept, *cases)
 
 
 @check(weight=0.5, needs=[accept_kept])
 def accept_no_draft(accept, draw):
     """Without a draft, k = 0, the round is one token from p[0]."""
-    expect_rounds(accept, *[drafted(draw, vocab, 0) for vocab in (4, 6, 3)])
+    expect_rounds(accept, *[accept_case(draw, vocab, 0) for vocab in (4, 6, 3)])
 
 
 @check(weight=1, needs=[accept_places])
 def accept_sizes(accept, draw):
     """Works for hundreds of tokens in the draft or in the vocabulary, for few, and for k = vocab."""
     long = draw.long()
-    cases = [drafted(draw, 3, long), drafted(draw, 4, long, refused=[long - 2])]
+    cases = [accept_case(draw, 3, long), accept_case(draw, 4, long, refused=[long - 2])]
     cases += [
-        drafted(draw, long, 2),
-        drafted(draw, long, 2, refused=[1]),
-        drafted(draw, 2, 1, refused=[0]),
+        accept_case(draw, long, 2),
+        accept_case(draw, long, 2, refused=[1]),
+        accept_case(draw, 2, 1, refused=[0]),
     ]
     cases += [
-        drafted(draw, 4, 4),
-        drafted(draw, 4, 4, refused=[1]),
-        drafted(draw, 4, 3, refused=[2]),
+        accept_case(draw, 4, 4),
+        accept_case(draw, 4, 4, refused=[1]),
+        accept_case(draw, 4, 3, refused=[2]),
     ]
     one = torch.ones(3, 1, dtype=torch.float64)
     cases.append((torch.tensor([0, 0]), one, one[:2], torch.tensor([0.5, 0.1]).double(), 0.7))
@@ -1046,10 +1050,10 @@ def accept_sizes(accept, draw):
 
 
 @check(weight=0.5, needs=[accept_kinds])
-def accept_unchanged(accept, draw):
+def accept_inputs(accept, draw):
     """Does not change its inputs."""
     for at in ([1], []):
-        expect_unchanged(accept, NAMES["accept"], *drafted(draw, 6, 3, at))
+        expect_unchanged(accept, NAMES["accept"], *accept_case(draw, 6, 3, at))
 
 
 # tokens_expected

@@ -81,7 +81,7 @@ def chinese(text):
 
 def write_catalogs(root, leave=(NOT_YET,)):
     """Translate all texts of a course but these."""
-    for name, texts in translations.texts(root).items():
+    for name, texts in translations.texts_by_catalog(root).items():
         catalog = Catalog(locale="zh_CN")
         for text in texts:
             many = isinstance(text, tuple)
@@ -760,7 +760,7 @@ def test_a_sentence_that_cannot_be_translated_is_found(code, lines):
 
 @pytest.mark.slow
 def test_a_text_is_in_one_catalogue():
-    found = translations.texts(ROOT)
+    found = translations.texts_by_catalog(ROOT)
     for kind in (catalogs.EXERCISES, catalogs.FEEDBACK):
         texts = [text for name, given in found.items() if name.startswith(kind) for text in given]
         assert len(texts) == len(set(texts)) and len(texts) > 100
@@ -768,7 +768,7 @@ def test_a_text_is_in_one_catalogue():
 
 @pytest.mark.slow
 def test_what_the_engine_says_is_found():
-    texts = translations.texts(ROOT)["feedback/autograder"]
+    texts = translations.texts_by_catalog(ROOT)["feedback/autograder"]
     for text in (
         "right",
         "FAILED",
@@ -784,9 +784,22 @@ def test_what_the_engine_says_is_found():
 
 def test_texts_that_a_loop_goes_through_are_found():
     """Relations name what they found by such texts: of a table, of pairs, and no others."""
-    engine = translations.of_engine()
+    engine = translations.engine_texts()
     assert {
         "in absolute values",
         "the square of the expected one",
     } < {text for text in engine if isinstance(text, str)}
     assert "1 / ln 2" not in engine
+
+
+def test_texts_under_an_annotated_name_are_found(tmp_path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        "HINTS: dict[str, str] = {'a': 'swap the axes'}\n"
+        "TITLES = {'a': 'The two axes'}\n"
+        "OTHERS: dict[str, str] = {'a': 'never passed'}\n"
+        "UNSET: str\n"
+        "def hint(name):\n    return Message(HINTS[name], title=translated(TITLES[name]))\n"
+    )
+    never = re.compile("(?!)")
+    assert translations.in_python(module, never) == ["swap the axes", "The two axes"]

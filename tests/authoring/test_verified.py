@@ -58,7 +58,7 @@ def test_verification_records_the_counts_of_the_book(folder):
 
 def test_what_is_recorded_is_not_tried_again(folder, monkeypatch):
     verify.fault(folder)
-    monkeypatch.setattr(answer_trials, "tried", lambda *arguments: pytest.fail("tried again"))
+    monkeypatch.setattr(answer_trials, "try_answers", lambda *arguments: pytest.fail("tried again"))
     assert [trial.subject for trial in answer_trials.results(folder)] == ["add", "twice"]
 
 
@@ -191,14 +191,14 @@ def test_what_is_refused_is_not_recorded(folder):
 
 
 def test_what_is_saved_while_it_is_verified_is_not_taken_for_verified(folder, monkeypatch):
-    tried = answer_trials.tried
+    tried = answer_trials.try_answers
 
     def saved_meanwhile(*arguments):
         with (folder / "checks.py").open("a", encoding="utf-8") as file:
             file.write("# one line more\n")
         return tried(*arguments)
 
-    monkeypatch.setattr(answer_trials, "tried", saved_meanwhile)
+    monkeypatch.setattr(answer_trials, "try_answers", saved_meanwhile)
     assert verify.fault(folder) == "" and not verified.holds(folder)
 
 

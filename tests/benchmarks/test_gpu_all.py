@@ -232,7 +232,10 @@ def test_clocks_heat_and_throttling_are_read(gpu, tmp_path, monkeypatch):
         "watts": 699.1,
         "slowed_by": ["power cap", "software, heat"],
     }
-    assert gpu_conditions.seen(lines) == expected and gpu_conditions.seen(["no device"]) is None
+    assert (
+        gpu_conditions.summarize_samples(lines) == expected
+        and gpu_conditions.summarize_samples(["no device"]) is None
+    )
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho '{lines[0]}'\nexec sleep 60\n")
     program.chmod(0o755)

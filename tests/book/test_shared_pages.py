@@ -536,7 +536,9 @@ def test_the_cheat_sheet_computes_what_it_says():
 
 def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
     rows = listed.read(ROOT)
-    assert list(rows) == list(dict.fromkeys(listed.of_page(path.stem, ROOT) for path in CHAPTERS))
+    assert list(rows) == list(
+        dict.fromkeys(listed.chapter_of_page(path.stem, ROOT) for path in CHAPTERS)
+    )
     for number, row in enumerate(rows.values()):
         assert set(row.after) <= set(list(rows)[:number])
 

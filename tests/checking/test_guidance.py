@@ -23,7 +23,7 @@ WRONG = "def add(a, b):\n    return a - b\n\n\ndef twice(a):\n    return a + a +
 def released(root, settings="", dates=""):
     """Return the released folder of a toy course with these settings and due dates."""
     toy = toy_course(root, settings)
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     if dates:
         deadlines.path_of(course).write_text(dates, encoding="utf-8")
     (exercise,) = course.sources()

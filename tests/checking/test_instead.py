@@ -441,7 +441,7 @@ def test_an_unwritten_function_costs_only_its_points(folder):
     (exercise,) = course.exercises([folder.name])
     released = nbformat.read(exercise.notebook, as_version=4)
     cells = AnswerCells(exercise.solution, released)
-    roots, limits = (str(course.root), str(course.into)), Limits.configured(course.config)
+    roots, limits = (str(course.root), str(course.output_folder)), Limits.configured(course.config)
     setting = WorkerConfig(roots[0], (folder.name,), limits, False, roots)
     pool = setting.guests()
     pool.start()
@@ -459,7 +459,9 @@ def test_an_unwritten_function_costs_only_its_points(folder):
             data=nbformat.writes(notebook).encode(), files={}, notes=[], seed=5, guest_seed=6,
         )  # fmt: skip
         outcome = worker.grade(unit, lambda *_: None)
-        by_subject = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
+        by_subject = {
+            cell.subject: cell for cell in outcome.cells.values() if not cell.is_graded_by_hand
+        }
         return {
             name: cell
             for name, cell in by_subject.items()

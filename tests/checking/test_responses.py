@@ -48,7 +48,7 @@ def suite_of(name, answer, inputs):
     suite.checks[0].subject = name
     listed = ModuleType("listed")
     listed.answer = right(name)(answer)
-    suite.answers = [listed]
+    suite.answer_modules = [listed]
     return suite
 
 
@@ -167,7 +167,7 @@ def test_a_random_result_is_reported_only_as_random():
 def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
-    suite.answers[0].answer = right("attend")(
+    suite.answer_modules[0].answer = right("attend")(
         lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)
     )
     assert (
@@ -186,7 +186,7 @@ def test_relations_are_looked_for_with_a_plain_function_where_right_answers_are_
     suite = suite_of("attend", attend, of_attention)
     sentence = relation_of(suite, "attend", exchanged)
     assert sentence == "The values of the result are those expected for `Q` and `K` exchanged."
-    suite.answers[0].answer = right("attend")(slow)
+    suite.answer_modules[0].answer = right("attend")(slow)
     suite.plain["attend"] = attend
     assert relation_of(suite, "attend", exchanged) == sentence
 
@@ -418,7 +418,7 @@ def suite():
     def values(Layer, draw):
         """The values are right."""
         d = int(draw.rng.integers(3, 6))
-        layer = type(suite.answers[0].answer(d))(d).to(torch.float64)
+        layer = type(suite.answer_modules[0].answer(d))(d).to(torch.float64)
         state = {
             name: torch.tensor(draw.array(*part.shape)) for name, part in layer.state_dict().items()
         }
@@ -428,7 +428,7 @@ def suite():
 
     listed = ModuleType("listed")
     listed.answer = right("Layer")(Layer)
-    suite.answers = [listed]
+    suite.answer_modules = [listed]
     return suite
 
 

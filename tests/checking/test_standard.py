@@ -29,7 +29,7 @@ def products(Q, K):
 @pytest.fixture
 def suite():
     suite = Suite("standard", read={})
-    suite.answers = [NO_ANSWERS]
+    suite.answer_modules = [NO_ANSWERS]
     checks = StandardChecks(
         suite,
         "scores",
@@ -120,7 +120,7 @@ def test_a_mismatch_names_both_sizes(suite):
 
 def test_parts_of_a_tuple_and_weights():
     suite = Suite("standard", read={})
-    suite.answers = [NO_ANSWERS]
+    suite.answer_modules = [NO_ANSWERS]
 
     def both(A, V):
         return A @ V, A

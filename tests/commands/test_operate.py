@@ -401,7 +401,7 @@ def test_a_shell_completes_commands_and_the_exercises_of_the_course(toy, tmp_pat
         (None, "1", [name for name in names if name.startswith("1")]),
         (tmp_path, "", []),
     ):
-        assert console._exercises(SimpleNamespace(params={"course": course}), begun) == completions
+        assert console._exercises(SimpleNamespace(params={"root": course}), begun) == completions
 
 
 @pytest.mark.slow
@@ -467,7 +467,7 @@ def test_what_an_earlier_release_graded_goes_on_with_its_gradebook(isolated, tmp
     # Chen's `scores` is wrong, and no longer takes 5 points from `soft_lookup`, which calls it.
     assert gradebook_of(tmp_path) == ({**before[0], "01-qkv": 16.0}, *before[1:])
     assert [submission["score"] for submission in first["submissions"]] == [16.0, 17.0]
-    course = Course(into=tmp_path)
+    course = Course(output_folder=tmp_path)
     now = [records.record_of(course, "chen", name) for name in ("01-qkv", "02-scaling")]
     assert [record.pop("history") for record in was] == [[], []]
     assert [record.history for record in now] == [[past] for past in was]

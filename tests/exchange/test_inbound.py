@@ -13,12 +13,12 @@ from exchange_tools import OTHERS, name_of, submit
 
 from autograder.course.limits import Limits
 from autograder.exchange import inbound
-from autograder.exchange.inbound import Entry, Refused, Unfinished
+from autograder.exchange.inbound import Entry, HandInRefused, Unfinished
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="the exchange needs Linux")
 LIMITS = Limits(notebook_mb=1, beside_mb=1)
 NOTEBOOK = {"01-toy.ipynb": "{}"}
-as_root = pytest.mark.skipif(
+needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be several users"
 )
 
@@ -32,12 +32,12 @@ def exchange(tmp_path):
 def read(exchange, hand_in, owner="ada", limits=LIMITS):
     """Read a hand-in whose folder belongs to a user of this name."""
     with inbound.opened(exchange / "inbound") as folder:
-        return inbound.read(folder, Entry.of(hand_in.folder.name), limits, lambda uid: owner)
+        return inbound.read(folder, Entry.parse(hand_in.folder.name), limits, lambda uid: owner)
 
 
 def refused(exchange, hand_in, **named):
     """Return why a hand-in is refused."""
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HandInRefused) as error:
         read(exchange, hand_in, **named)
     return str(error.value)
 
@@ -69,7 +69,7 @@ def test_a_hand_in_is_read_with_the_files_next_to_it(exchange):
     ],
 )
 def test_a_name_says_whose_it_is(name, work):
-    entry = Entry.of(name)
+    entry = Entry.parse(name)
     assert (entry.student, entry.exercise) == work
     assert entry.time == datetime(2026, 11, 29, 10, tzinfo=UTC)
 
@@ -78,8 +78,8 @@ def test_a_name_says_whose_it_is(name, work):
     "name", ["", "ada", "ada+01-toy", "..+01-toy+2026-11-29 UTC", ".ada+01-toy+2026-11-29 UTC"]
 )
 def test_other_names_are_refused(name):
-    with pytest.raises(Refused):
-        Entry.of(name)
+    with pytest.raises(HandInRefused):
+        Entry.parse(name)
 
 
 def test_one_that_is_not_finished_waits(exchange):
@@ -134,17 +134,20 @@ def test_a_folder_that_is_a_link_is_refused(exchange):
     assert refused(exchange, hand_in) == "data is a link"
     other = exchange / "inbound" / name_of("ada")
     other.symlink_to(exchange / "private")
-    with inbound.opened(exchange / "inbound") as folder, pytest.raises(Refused, match="a link"):
-        inbound.state_of(folder, other.name)
+    with (
+        inbound.opened(exchange / "inbound") as folder,
+        pytest.raises(HandInRefused, match="a link"),
+    ):
+        inbound.stat_of(folder, other.name)
 
 
 def test_a_student_whose_own_hand_in_is_refused_can_fetch_why(exchange):
     hand_in = submit(exchange, "ada", {**NOTEBOOK, "a.ipynb": "x" * 2_000_000})
-    with pytest.raises(Refused, match=r"a.ipynb has more than 1 MB") as error:
+    with pytest.raises(HandInRefused, match=r"a.ipynb has more than 1 MB") as error:
         read(exchange, hand_in)
     assert error.value.secret == hand_in.secret
     assert error.value.notebooks == ["01-toy", "a"]
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HandInRefused) as error:
         read(exchange, hand_in, owner="boris")
     assert error.value.secret == "" and error.value.notebooks == ()
 
@@ -274,7 +277,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_not_followed(exchange, mo
 )  # fmt: skip
 def test_a_time_zone_that_cannot_be_is_no_time(exchange, time):
     hand_in = submit(exchange, "ada", NOTEBOOK, time=time)
-    assert Entry.of(hand_in.folder.name).time is None
+    assert Entry.parse(hand_in.folder.name).time is None
     assert abs(read(exchange, hand_in).submitted - datetime.now(UTC)) < timedelta(seconds=10)
 
 
@@ -316,7 +319,7 @@ def test_a_notebook_whose_name_is_no_text_has_no_page(exchange):
     assert copied.notebooks == ["01-toy"]
 
 
-@as_root
+@needs_root
 def test_real_users_own_their_hand_ins(exchange):
     (exchange / "inbound").chmod(0o2733)
     daemon = submit(exchange, "daemon", NOTEBOOK, uid=OTHERS["daemon"])
@@ -326,11 +329,11 @@ def test_real_users_own_their_hand_ins(exchange):
     mixed.folder.chmod(0o777)
     unknown = submit(exchange, "daemon", NOTEBOOK, uid=3_999_999)
     with inbound.opened(exchange / "inbound") as folder:
-        assert inbound.read(folder, Entry.of(daemon.folder.name), LIMITS).files
+        assert inbound.read(folder, Entry.parse(daemon.folder.name), LIMITS).files
         for hand_in, reason in (
             (forged, "it belongs to bin, not to daemon"),
             (mixed, "a belongs to another user"),
             (unknown, "it belongs to user 3999999, not to daemon"),
         ):
-            with pytest.raises(Refused, match=reason):
-                inbound.read(folder, Entry.of(hand_in.folder.name), LIMITS)
+            with pytest.raises(HandInRefused, match=reason):
+                inbound.read(folder, Entry.parse(hand_in.folder.name), LIMITS)

@@ -31,7 +31,7 @@ from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import arrivals, collecting, fairness, inbound, permissions, watch
 from autograder.exchange.publishing import Publisher
-from autograder.exchange.state import HandIns, Row, State
+from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.exchange.watch import Watch
 from autograder.feedback import notice
 from autograder.grades import gradebook, late, records, report
@@ -40,7 +40,7 @@ from autograder.grading import batch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
 WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
-as_root = pytest.mark.skipif(
+needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be several users"
 )
 
@@ -54,7 +54,7 @@ def toy(tmp_path_factory):
     return course
 
 
-class Class:
+class WatchedCourse:
     """A course with an exchange, in which the students are names of one system user."""
 
     def __init__(self, toy, folder, settings="", owners=False):
@@ -63,18 +63,18 @@ class Class:
         lines = f"\nc.Exchange.root = {str(self.root)!r}\nc.Watch.check_owner = {owners}\n"
         with (folder / "course" / "nbgrader_config.py").open("a", encoding="utf-8") as file:
             file.write(lines + settings)
-        self.course = Course(root=folder / "course", into=folder / "course")
+        self.course = Course(root=folder / "course", output_folder=folder / "course")
         self.exchange = exchange_of(self.course, self.root)
         self.events = []
 
     def say(self, event, **values):
         self.events.append((event, values.get("student", ""), values))
 
-    def told(self, *wanted):
+    def students_of_events(self, *wanted):
         """Return the students that events of these kinds are about."""
         return [student for event, student, _ in self.events if event in wanted]
 
-    def notes(self):
+    def trouble_notes(self):
         """Return what the watch said that is wrong, and that it went on."""
         return [values["note"] for event, _, values in self.events if event in ("waits", "goes on")]
 
@@ -86,7 +86,7 @@ class Class:
     def watch(self, **named):
         return Watch(self.course, self.exchange, self.say, jobs=1, **named)
 
-    def once(self):
+    def run_once(self):
         """Do what there is to do."""
         with self.watch() as watching:
             watching.run(once=True)
@@ -94,8 +94,8 @@ class Class:
 
 
 @pytest.fixture
-def school(toy, tmp_path):
-    return Class(toy, tmp_path)
+def watched(toy, tmp_path):
+    return WatchedCourse(toy, tmp_path)
 
 
 def text_of(page):
@@ -105,9 +105,9 @@ def text_of(page):
 # Whose turn it is.
 
 
-def rows(*works, arrived=None):
+def rows(*works):
     return [
-        Row(f"{number}", student, exercise, arrived=float(number))
+        HandInRow(f"{number}", student, exercise, arrived=float(number))
         for number, (student, exercise) in enumerate(works)
     ]
 
@@ -124,7 +124,7 @@ def test_students_take_turns_and_only_the_newest_counts():
     waiting = rows(("ada", "1"), ("ada", "2"), ("ada", "3"), ("ben", "1"), ("ada", "1"))
     choice = chosen(waiting)
     assert names(choice.superseded) == ["0"]
-    assert names(choice.grade) == ["4", "3", "1", "2"] or names(choice.grade)[:2] == ["1", "3"]
+    assert names(choice.grade) == ["1", "3", "2", "4"]
 
 
 def test_a_flood_delays_no_one():
@@ -155,14 +155,14 @@ def test_limits_hold_back_or_leave_out():
     ],
 )
 def test_a_wrong_setting_is_one_line(toy, tmp_path, line, message):
-    school = Class(toy, tmp_path, f"{line}\n")
+    watched = WatchedCourse(toy, tmp_path, f"{line}\n")
     with pytest.raises(UserError) as error:
-        WatchSettings.configured(school.course.config)
+        WatchSettings.configured(watched.course.config)
     assert message in str(error.value)
 
 
-def test_the_settings_have_defaults(school):
-    settings = WatchSettings.configured(school.course.config)
+def test_the_settings_have_defaults(watched):
+    settings = WatchSettings.configured(watched.course.config)
     assert settings == WatchSettings("points", 0, 20, "", check_owner=False)
 
 
@@ -171,11 +171,11 @@ def test_the_settings_have_defaults(school):
 
 def test_a_row_is_kept_and_found_again(tmp_path):
     path = tmp_path / "watch.db"
-    with HandIns(path) as hand_ins:
-        row = hand_ins.keep(Row("a", "ada", "1", arrived=2.0, secret="s", notebooks=["n"]))
-        other = hand_ins.keep(Row("b", "ada", "1", State.GRADED, arrived=1.0, graded=9.0))
+    with HandInStore(path) as hand_ins:
+        row = hand_ins.keep(HandInRow("a", "ada", "1", arrived=2.0, secret="s", notebooks=["n"]))
+        other = hand_ins.keep(HandInRow("b", "ada", "1", State.GRADED, arrived=1.0, graded=9.0))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with HandIns(path) as hand_ins:
+    with HandInStore(path) as hand_ins:
         assert hand_ins.in_state(State.WAITING) == [row] and hand_ins.names == {"a", "b"}
         assert hand_ins.newest_graded() == [other]
         assert hand_ins.count_attempts("ada", "1") == hand_ins.count_graded("ada", 8.5) == 1
@@ -185,64 +185,69 @@ def test_a_row_is_kept_and_found_again(tmp_path):
 def test_a_damaged_database_is_named(tmp_path):
     (tmp_path / "watch.db").write_bytes(b"no database, but long enough to be one" * 30)
     with pytest.raises(UserError, match=r"watch.db is damaged: .* Move it away"):
-        HandIns(tmp_path / "watch.db")
+        HandInStore(tmp_path / "watch.db")
 
 
 # Taking, without grading.
 
 
-def test_hand_ins_are_taken_and_refused_with_a_line_each(school):
-    school.submit("ada")
-    unfinished = school.submit("ben", finish=False)
-    odd = submit(school.exchange, "x", {}, name="x+y+2026-01-01 UTC")
-    (school.exchange / "inbound" / "stray").write_text("")
-    with school.watch() as watching:
+def test_hand_ins_are_taken_and_refused_with_a_line_each(watched):
+    watched.submit("ada")
+    unfinished = watched.submit("ben", finish=False)
+    odd = submit(watched.exchange, "x", {}, name="x+y+2026-01-01 UTC")
+    (watched.exchange / "inbound" / "stray").write_text("")
+    with watched.watch() as watching:
         watching.look()
-        watching.look()
-        assert school.told("taken") == ["ada"] and len(school.told("refused")) == 1
+        watching.look()  # which logs nothing again
+        assert (
+            watched.students_of_events("taken") == ["ada"]
+            and len(watched.students_of_events("refused")) == 1
+        )
         reasons = {
-            values["name"]: values["reason"] for _, _, values in school.events if "reason" in values
+            values["name"]: values["reason"]
+            for _, _, values in watched.events
+            if "reason" in values
         }
         assert reasons == {odd.folder.name: "there is no exercise y"}
-        (note,) = [values["note"] for event, _, values in school.events if event == "note"]
+        (note,) = [values["note"] for event, _, values in watched.events if event == "note"]
         assert note.startswith("1 entries of inbound are passed over") and "not folders" in note
         unfinished.folder.chmod(0o777)
         watching.look()
-        assert school.told("taken") == ["ada", "ben"]
+        assert watched.students_of_events("taken") == ["ada", "ben"]
 
 
-def test_a_half_written_one_is_refused_after_ten_minutes(school, monkeypatch):
-    school.submit("ada", finish=False)
-    with school.watch() as watching:
+def test_a_half_written_one_is_refused_after_ten_minutes(watched, monkeypatch):
+    watched.submit("ada", finish=False)
+    with watched.watch() as watching:
         watching.look()
-        assert school.events == []
+        assert watched.events == []
         now = time.monotonic()
         monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
         watching.look()
-        (event,) = school.events
+        (event,) = watched.events
         assert event[0] == "refused" and "10 minutes have passed" in event[2]["reason"]
 
 
 def test_one_user_is_copied_a_few_at_a_time(toy, tmp_path):
-    school = Class(toy, tmp_path)
-    hand_ins = [school.submit("mal") for _ in range(12)]
-    with school.watch() as watching:
+    watched = WatchedCourse(toy, tmp_path)
+    hand_ins = [watched.submit("mal") for _ in range(12)]
+    with watched.watch() as watching:
         watching.look()
-        assert len(school.told("taken")) == watch.MOST_AT_ONCE
+        assert len(watched.students_of_events("taken")) == watch.MOST_AT_ONCE
         watching.look()
         watching.look()
-        assert len(school.told("taken")) == len(hand_ins)
-        taken = [values["name"] for event, _, values in school.events if event == "taken"]
+        assert len(watched.students_of_events("taken")) == len(hand_ins)
+        taken = [values["name"] for event, _, values in watched.events if event == "taken"]
         assert taken == [hand_in.folder.name for hand_in in hand_ins]
 
 
-@as_root
+@needs_root
 def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
-    school = Class(toy, tmp_path, owners=True)
-    right = school.submit("daemon", uid=OTHERS["daemon"])
+    watched = WatchedCourse(toy, tmp_path, owners=True)
+    right = watched.submit("daemon", uid=OTHERS["daemon"])
     future = datetime(2099, 1, 1, tzinfo=UTC)
-    school.submit("daemon", WRONG, uid=OTHERS["bin"], time=future)
-    with school.watch() as watching:
+    watched.submit("daemon", WRONG, uid=OTHERS["bin"], time=future)
+    with watched.watch() as watching:
         watching.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == right.secret
@@ -250,33 +255,33 @@ def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
         assert refused.note == "it belongs to bin, not to daemon" and refused.secret == ""
 
 
-def raw(school, name):
+def raw(watched, name):
     """Make a complete folder of this name in the exchange."""
-    folder = school.exchange / "inbound" / os.fsdecode(name)
+    folder = watched.exchange / "inbound" / os.fsdecode(name)
     folder.mkdir()
     folder.chmod(0o777)
 
 
-def test_a_name_that_is_no_text_is_refused_once(school):
-    raw(school, b"me+\xff+2024-01-01 00:00:00 UTC")
-    raw(school, b"me\xff+01-toy+2024-01-01 00:00:00 UTC")
-    raw(school, b"\xff")
-    school.submit("ada")
-    with school.watch() as watching:
+def test_a_name_that_is_no_text_is_refused_once(watched):
+    raw(watched, b"me+\xff+2024-01-01 00:00:00 UTC")
+    raw(watched, b"me\xff+01-toy+2024-01-01 00:00:00 UTC")
+    raw(watched, b"\xff")
+    watched.submit("ada")
+    with watched.watch() as watching:
         watching.look()
         watching.look()
         rows = watching.hand_ins.in_state(State.REFUSED)
-        assert watching.troubles == [] and school.told("taken") == ["ada"]
+        assert watching.troubles == [] and watched.students_of_events("taken") == ["ada"]
     assert {row.name for row in rows} == {
         "me%FF+01-toy+2024-01-01 00:00:00 UTC", "me+%FF+2024-01-01 00:00:00 UTC",
     }  # fmt: skip
-    assert len(school.told("refused")) == 2
-    json.dumps(school.events, ensure_ascii=False).encode()
+    assert len(watched.students_of_events("refused")) == 2
+    json.dumps(watched.events, ensure_ascii=False).encode()
 
 
-def test_one_that_the_program_fails_on_stops_no_other(school, monkeypatch):
-    broken = school.submit("ada").folder.name
-    school.submit("ben")
+def test_one_that_the_program_fails_on_stops_no_other(watched, monkeypatch):
+    broken = watched.submit("ada").folder.name
+    watched.submit("ben")
     read, tried = watch.inbound.read, []
 
     def fail(folder, entry, *rest):
@@ -286,40 +291,44 @@ def test_one_that_the_program_fails_on_stops_no_other(school, monkeypatch):
         return read(folder, entry, *rest)
 
     monkeypatch.setattr(watch.inbound, "read", fail)
-    with school.watch() as watching:
+    with watched.watch() as watching:
         for _ in range(3):
             watching.look()
-        assert school.told("taken") == ["ben"] and len(tried) == 1 and watching.troubles == []
+        assert (
+            watched.students_of_events("taken") == ["ben"]
+            and len(tried) == 1
+            and watching.troubles == []
+        )
         now = time.monotonic()
         monkeypatch.setattr(watch.time, "monotonic", lambda: now + 7)
         watching.look()
         watching.look()
         assert len(tried) == 2
-        notes = [values["note"] for event, _, values in school.events if event == "note"]
+        notes = [values["note"] for event, _, values in watched.events if event == "note"]
         assert len(notes) == 1 and f"{broken} is skipped" in notes[0]
         monkeypatch.setattr(watch.inbound, "read", read)
         monkeypatch.setattr(watch.time, "monotonic", lambda: now + 40)
         watching.look()
-        assert school.told("taken") == ["ben", "ada"]
+        assert watched.students_of_events("taken") == ["ben", "ada"]
 
 
-def test_a_full_disk_is_no_fault_of_a_hand_in(school, monkeypatch):
-    school.submit("ada")
+def test_a_full_disk_is_no_fault_of_a_hand_in(watched, monkeypatch):
+    watched.submit("ada")
 
     def fail(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with school.watch() as watching:
+    with watched.watch() as watching:
         monkeypatch.setattr(watching.folders, "write", fail)
         watching.look()
         assert watching.troubles == ["No space left on device"]
         monkeypatch.undo()
         watching.look()
-        assert school.told("taken") == ["ada"] and watching.troubles == []
+        assert watched.students_of_events("taken") == ["ada"] and watching.troubles == []
 
 
-def test_an_answer_that_the_program_fails_on_stops_no_other(school, monkeypatch):
-    hand_ins = [school.submit(student, notebooks=("other",)) for student in ("ada", "ben")]
+def test_an_answer_that_the_program_fails_on_stops_no_other(watched, monkeypatch):
+    hand_ins = [watched.submit(student, notebooks=("other",)) for student in ("ada", "ben")]
     publish = Publisher.publish
 
     def fail(publisher, row):
@@ -328,22 +337,22 @@ def test_an_answer_that_the_program_fails_on_stops_no_other(school, monkeypatch)
         return publish(publisher, row)
 
     monkeypatch.setattr(Publisher, "publish", fail)
-    with school.watch() as watching:
+    with watched.watch() as watching:
         watching.look()
         for row in watching.hand_ins.in_state(State.WAITING):
             watching._leave(row, State.LIMITED)
         watching.answer()
         watching.answer()
     assert [bool(hand_in.feedback("other")) for hand_in in hand_ins] == [False, True]
-    notes = [values["note"] for event, _, values in school.events if event == "note"]
+    notes = [values["note"] for event, _, values in watched.events if event == "note"]
     assert len(notes) == 1 and "ValueError: an unexpected fault" in notes[0]
 
 
-def test_other_entries_are_counted_and_not_looked_at_again(school, monkeypatch):
+def test_other_entries_are_counted_and_not_looked_at_again(watched, monkeypatch):
     for number in range(50):
-        (school.exchange / "inbound" / f"junk{number}").write_text("")
-        (school.exchange / "inbound" / f"mal+x+2024-01-01 {number} UTC").write_text("")
-    school.submit("ada")
+        (watched.exchange / "inbound" / f"junk{number}").write_text("")
+        (watched.exchange / "inbound" / f"mal+x+2024-01-01 {number} UTC").write_text("")
+    watched.submit("ada")
     stat_of, looked_at = os.stat, []
 
     def count(name, **named):
@@ -351,61 +360,64 @@ def test_other_entries_are_counted_and_not_looked_at_again(school, monkeypatch):
             looked_at.append(name)
         return stat_of(name, **named)
 
-    with school.watch() as watching:
+    with watched.watch() as watching:
         watching.look()
-        assert school.told("taken") == ["ada"] and school.told("refused") == []
+        assert (
+            watched.students_of_events("taken") == ["ada"]
+            and watched.students_of_events("refused") == []
+        )
         monkeypatch.setattr(arrivals.os, "stat", count)
         watching.look()
         watching.look()
         assert looked_at == []
-    (note,) = [values["note"] for event, _, values in school.events if event == "note"]
+    (note,) = [values["note"] for event, _, values in watched.events if event == "note"]
     assert note.startswith("100 entries of inbound are passed over")
 
 
-def test_a_flood_of_hand_ins_costs_little_and_delays_no_other(school, monkeypatch):
+def test_a_flood_of_hand_ins_costs_little_and_delays_no_other(watched, monkeypatch):
     for number in range(300):
-        raw(school, f"mal+x+2024-01-01 {number} UTC".encode())
-    school.submit("ada")
+        raw(watched, f"mal+x+2024-01-01 {number} UTC".encode())
+    watched.submit("ada")
     key_of, keys = inbound.key_of, []
     monkeypatch.setattr(inbound, "key_of", lambda name: keys.append(name) or key_of(name))
-    with school.watch() as watching:
+    with watched.watch() as watching:
         watching.look()
-        assert school.told("taken") == ["ada"]
-        count = len(school.told("refused"))
+        assert watched.students_of_events("taken") == ["ada"]
+        count = len(watched.students_of_events("refused"))
         assert 0 < count <= watch.MOST_AT_ONCE
         assert len(keys) < 3 * arrivals.MOST_LOOKED_AT
         watching.look()
-        assert len(school.told("refused")) == 2 * count
+        assert len(watched.students_of_events("refused")) == 2 * count
 
 
-def test_a_user_who_hands_in_all_the_time_is_slowed_down(school, monkeypatch):
+def test_a_user_who_hands_in_all_the_time_is_slowed_down(watched, monkeypatch):
     monkeypatch.setattr(arrivals, "MOST_PER_HOUR", 2)
     for _ in range(3):
-        school.submit("mal")
-    school.submit("ada")
-    with school.watch() as watching:
+        watched.submit("mal")
+    watched.submit("ada")
+    with watched.watch() as watching:
         watching.look()
         watching.look()
-        assert sorted(school.told("taken")) == ["ada", "mal", "mal"]
+        assert sorted(watched.students_of_events("taken")) == ["ada", "mal", "mal"]
         now = time.monotonic()
         monkeypatch.setattr(watch.time, "monotonic", lambda: now + 3601)
         watching.look()
-        assert school.told("taken").count("mal") == 3
+        assert watched.students_of_events("taken").count("mal") == 3
 
 
-def test_empty_files_count_as_well(school, monkeypatch):
+def test_empty_files_count_as_well(watched, monkeypatch):
     monkeypatch.setattr(watch, "MOST_BYTES", 1_000_000)
-    text = notebook_with(school.course, RIGHT)
+    text = notebook_with(watched.course, RIGHT)
     empty = {f"{number}/x": "" for number in range(20)}
     for _ in range(2):
-        submit(school.exchange, "mal", {"01-toy.ipynb": text, **empty})
-    with school.watch() as watching:
+        submit(watched.exchange, "mal", {"01-toy.ipynb": text, **empty})
+    with watched.watch() as watching:
         watching.look()
-        assert len(school.told("taken")) == 1
+        assert len(watched.students_of_events("taken")) == 1
 
 
-def test_one_that_changes_is_read_again_after_a_while(school, monkeypatch):
-    school.submit("ada")
+def test_one_that_changes_is_read_again_after_a_while(watched, monkeypatch):
+    watched.submit("ada")
     reads = []
 
     def change(*rest):
@@ -413,20 +425,20 @@ def test_one_that_changes_is_read_again_after_a_while(school, monkeypatch):
         raise inbound.Unfinished("it changes while it is read")
 
     monkeypatch.setattr(watch.inbound, "read", change)
-    with school.watch() as watching:
+    with watched.watch() as watching:
         for _ in range(3):
             watching.look()
-        assert len(reads) == 1 and school.events == []
+        assert len(reads) == 1 and watched.events == []
         now = time.monotonic()
         monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
         watching.look()
-        assert len(reads) == 2 and school.told("refused") == ["ada"]
+        assert len(reads) == 2 and watched.students_of_events("refused") == ["ada"]
 
 
-def test_each_student_has_one_copy_of_an_exercise_that_waits(school):
-    hand_ins = [school.submit("ada") for _ in range(4)]
-    waiting = school.course.submitted / ".waiting"
-    with school.watch() as watching:
+def test_each_student_has_one_copy_of_an_exercise_that_waits(watched):
+    hand_ins = [watched.submit("ada") for _ in range(4)]
+    waiting = watched.course.submitted / ".waiting"
+    with watched.watch() as watching:
         watching.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == hand_ins[-1].secret and len(list(waiting.iterdir())) == 1
@@ -435,33 +447,33 @@ def test_each_student_has_one_copy_of_an_exercise_that_waits(school):
     assert all("newer one" in hand_in.feedback() for hand_in in hand_ins[:3])
 
 
-def test_an_earlier_one_that_comes_later_is_not_copied(school):
+def test_an_earlier_one_that_comes_later_is_not_copied(watched):
     now = datetime.now(UTC)
-    late = school.submit("ada", time=now - timedelta(seconds=5))
-    school.submit("ada", time=now - timedelta(seconds=30))
-    with school.watch() as watching:
+    late = watched.submit("ada", time=now - timedelta(seconds=5))
+    watched.submit("ada", time=now - timedelta(seconds=30))
+    with watched.watch() as watching:
         watching.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == late.secret
-        assert len(list((school.course.submitted / ".waiting").iterdir())) == 1
+        assert len(list((watched.course.submitted / ".waiting").iterdir())) == 1
 
 
-def test_few_bytes_are_copied_in_one_look(school, monkeypatch):
+def test_few_bytes_are_copied_in_one_look(watched, monkeypatch):
     monkeypatch.setattr(watch, "MOST_BYTES_OF_ALL", 1)
     for student in ("ada", "ada", "ben"):
-        school.submit(student)
-    with school.watch() as watching:
+        watched.submit(student)
+    with watched.watch() as watching:
         watching.look()
-        assert school.told("taken") == ["ada", "ben"]  # the first one of each
+        assert watched.students_of_events("taken") == ["ada", "ben"]  # the first one of each
         watching.look()
-        assert school.told("taken") == ["ada", "ben", "ada"]
+        assert watched.students_of_events("taken") == ["ada", "ben", "ada"]
 
 
 def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeypatch):
-    school = Class(toy, tmp_path, "c.Watch.attempts = 1\n")
-    school.submit("ada")
-    school.submit("ben")
-    with school.watch() as watching:
+    watched = WatchedCourse(toy, tmp_path, "c.Watch.attempts = 1\n")
+    watched.submit("ada")
+    watched.submit("ben")
+    with watched.watch() as watching:
         watching.look()
         ada, _ = watching.hand_ins.in_state(State.WAITING)
         graded = replace(ada, name="before", state=State.GRADED, graded=1.0)
@@ -477,92 +489,94 @@ def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeyp
 
 
 def test_the_same_work_again_counts_in_the_hour(tmp_path):
-    with HandIns(tmp_path / "watch.db") as hand_ins:
-        hand_ins.keep(Row("a", "ada", "1", State.GRADED, graded=9.0))
-        hand_ins.keep(Row("b", "ada", "1", State.GRADED, graded=9.5, attempt=False))
+    with HandInStore(tmp_path / "watch.db") as hand_ins:
+        hand_ins.keep(HandInRow("a", "ada", "1", State.GRADED, graded=9.0))
+        hand_ins.keep(HandInRow("b", "ada", "1", State.GRADED, graded=9.5, attempt=False))
         assert hand_ins.count_attempts("ada", "1") == 1
         assert hand_ins.count_graded("ada", 8.0) == 2
 
 
-def test_pages_are_for_the_notebooks_of_the_exercise(school):
-    hand_in = school.submit("ada", notebooks=("01-toy", *(f"n{number}" for number in range(9))))
-    with school.watch() as watching:
+def test_pages_are_for_the_notebooks_of_the_exercise(watched):
+    hand_in = watched.submit("ada", notebooks=("01-toy", *(f"n{number}" for number in range(9))))
+    with watched.watch() as watching:
         watching.look()
         for row in watching.hand_ins.in_state(State.WAITING):
             watching._leave(row, State.LIMITED)
         watching.answer()
-    assert [path.name for path in (school.exchange / "feedback").iterdir()] == [hand_in.path().name]
+    assert [path.name for path in (watched.exchange / "feedback").iterdir()] == [
+        hand_in.path().name
+    ]
 
 
-@as_root
+@needs_root
 @pytest.mark.parametrize("name", ["", "inbound", "feedback"])
-def test_an_exchange_of_another_user_is_refused(school, name):
-    path = school.exchange / name
+def test_an_exchange_of_another_user_is_refused(watched, name):
+    path = watched.exchange / name
     os.chown(path, OTHERS["bin"], -1)
     for command in (("collect", "exchange"), ("watch", "--once")):
-        result = run(school.course, *command, "--into", school.course.into)
+        result = run(watched.course, *command, "--into", watched.course.output_folder)
         output = " ".join(result.output.split())
         assert result.exit_code == 1 and "belongs to another user (number 2)" in output
         assert "chown -h" in output
-    assert path in [fault.path for fault in permissions.faults(school.course, [])]
+    assert path in [fault.path for fault in permissions.problems(watched.course, [])]
     os.chown(path, os.geteuid(), -1)
-    permissions.check_owners(school.course, school.exchange)
-    os.chown(school.root, OTHERS["bin"], -1)
+    permissions.check_owners(watched.course, watched.exchange)
+    os.chown(watched.root, OTHERS["bin"], -1)
     with pytest.raises(UserError, match="belongs to another user"):
-        permissions.check_owners(school.course, school.exchange)
+        permissions.check_owners(watched.course, watched.exchange)
 
 
-def test_a_copy_that_was_killed_is_made_again(school):
-    school.submit("ada")
-    waiting = school.course.submitted / ".waiting"
+def test_a_copy_that_was_killed_is_made_again(watched):
+    watched.submit("ada")
+    waiting = watched.course.submitted / ".waiting"
     for left in ("a.part", "b", "c.old"):
         (waiting / left).mkdir(parents=True)
-    with school.watch() as watching:
+    with watched.watch() as watching:
         assert list(waiting.iterdir()) == []
         watching.look()
         (copy,) = waiting.iterdir()
         assert stat.S_IMODE(copy.stat().st_mode) == 0o700
-    with school.watch() as watching:
+    with watched.watch() as watching:
         assert list(waiting.iterdir()) == [copy]
         watching.look()
-        assert school.told("taken") == ["ada"]
+        assert watched.students_of_events("taken") == ["ada"]
 
 
-def test_an_exchange_that_vanishes_and_returns_is_waited_for(school):
-    with school.watch() as watching:
-        school.root.rename(school.root.with_name("away"))
+def test_an_exchange_that_vanishes_and_returns_is_waited_for(watched):
+    with watched.watch() as watching:
+        watched.root.rename(watched.root.with_name("away"))
         for _ in range(3):
             watching.look()
-        (note,) = school.notes()
+        (note,) = watched.trouble_notes()
         assert "No such file or directory" in note and note.endswith("/inbound")
-        school.root.with_name("away").rename(school.root)
-        school.submit("ada")
+        watched.root.with_name("away").rename(watched.root)
+        watched.submit("ada")
         watching.look()
-        assert school.notes()[1:] == ["exchange: in order again"]
-        assert school.told("taken") == ["ada"]
+        assert watched.trouble_notes()[1:] == ["exchange: in order again"]
+        assert watched.students_of_events("taken") == ["ada"]
 
 
-def test_a_full_disk_is_waited_for(school, monkeypatch):
+def test_a_full_disk_is_waited_for(watched, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def fail(*arguments, **named):
         raise full
 
-    school.submit("ada")
-    with school.watch() as watching:
+    watched.submit("ada")
+    with watched.watch() as watching:
         with monkeypatch.context() as patch:
             patch.setattr("autograder.exchange.inbound.HandIn.write", fail)
             watching.look()
             watching.look()
-        assert school.notes() == ["No space left on device"]
+        assert watched.trouble_notes() == ["No space left on device"]
         watching.look()
-        assert school.told("taken") == ["ada"]
+        assert watched.students_of_events("taken") == ["ada"]
 
 
-def test_a_second_watch_is_refused(school):
-    with school.watch(), pytest.raises(UserError, match="Another watch runs for this course"):
-        school.watch().__enter__()
-    with school.watch():
+def test_a_second_watch_is_refused(watched):
+    with watched.watch(), pytest.raises(UserError, match="Another watch runs for this course"):
+        watched.watch().__enter__()
+    with watched.watch():
         pass
 
 
@@ -571,40 +585,44 @@ def test_a_second_watch_is_refused(school):
 
 def page_of(course, student, secret, text):
     """Write a feedback page as `grade` does."""
-    place = course.graded(student, "01-toy")
+    place = course.paths_of(student, "01-toy")
     place.pages.mkdir(parents=True, exist_ok=True)
     (place.pages / "submission_secret.txt").write_text(secret)
     place.page.write_text(text, encoding="utf-8")
 
 
-def test_pages_are_published_under_each_notebooks_name_for_all_to_read(school):
+def test_pages_are_published_under_each_notebooks_name_for_all_to_read(watched):
     secret = secrets.token_hex(64)
-    row = Row("a", "ada", "01-toy", State.GRADED, time.time(), secret, ["01-toy", "01-toy.zh"])
-    page_of(school.course, "ada", secret, f"<html lang='en'>{notice.HERE}</html>")
+    row = HandInRow(
+        "a", "ada", "01-toy", State.GRADED, time.time(), secret, ["01-toy", "01-toy.zh"]
+    )
+    page_of(watched.course, "ada", secret, f"<html lang='en'>{notice.HERE}</html>")
     before = os.umask(0o077)
     try:
-        with school.watch() as watching:
-            shutil.rmtree(school.exchange / "feedback")
+        with watched.watch() as watching:
+            shutil.rmtree(watched.exchange / "feedback")
             row = watching.publisher.publish(row)
     finally:
         os.umask(before)
-    pages = list((school.exchange / "feedback").iterdir())
+    pages = list((watched.exchange / "feedback").iterdir())
     assert len(pages) == 2 and all(re.fullmatch(r"[0-9a-f]{32}\.html", page.name) for page in pages)
     assert {stat.S_IMODE(page.stat().st_mode) for page in pages} == {0o644}
-    assert stat.S_IMODE((school.exchange / "feedback").stat().st_mode) == 0o711
+    assert stat.S_IMODE((watched.exchange / "feedback").stat().st_mode) == 0o711
     assert "This is the hand-in of" in pages[0].read_text()
-    with school.watch() as watching:
+    with watched.watch() as watching:
         assert watching.publisher.publish(row) is row  # it is published
-        page_of(school.course, "ada", secret, f"<html lang='en'>{notice.HERE}new</html>")
+        page_of(watched.course, "ada", secret, f"<html lang='en'>{notice.HERE}new</html>")
         assert watching.publisher.publish(row) != row
 
 
-def test_a_page_of_another_hand_in_is_not_published(school):
-    row = Row("a", "ada", "01-toy", State.GRADED, time.time(), secrets.token_hex(64), ["01-toy"])
-    page_of(school.course, "ada", secrets.token_hex(64), "<html lang='en'>theirs</html>")
-    with school.watch() as watching:
+def test_a_page_of_another_hand_in_is_not_published(watched):
+    row = HandInRow(
+        "a", "ada", "01-toy", State.GRADED, time.time(), secrets.token_hex(64), ["01-toy"]
+    )
+    page_of(watched.course, "ada", secrets.token_hex(64), "<html lang='en'>theirs</html>")
+    with watched.watch() as watching:
         watching.publisher.publish(row)
-    (page,) = (school.exchange / "feedback").iterdir()
+    (page,) = (watched.exchange / "feedback").iterdir()
     assert "theirs" not in page.read_text() and "You handed in a newer one" in page.read_text()
 
 
@@ -616,36 +634,36 @@ def test_points_can_be_left_out_of_a_page():
 
 
 def test_the_platform_gets_scores_after_a_batch_and_then_once_a_minute(toy, tmp_path, monkeypatch):
-    school = Class(toy, tmp_path, 'c.Watch.scores = "lti"\n')
+    watched = WatchedCourse(toy, tmp_path, 'c.Watch.scores = "lti"\n')
     lines = [["1 score sent"], [], []]
     module = types.ModuleType("autograder.school.lti")
     module.send_pending = lambda course: lines.pop(0)
     monkeypatch.setitem(sys.modules, "autograder.school.lti", module)
-    with school.watch() as watching:
+    with watched.watch() as watching:
         watching.send_scores(now=True)
         watching.send_scores(now=False)
         assert len(lines) == 2
         watching._scores_at = 0
         watching.send_scores(now=False)
         assert len(lines) == 1
-    assert [values["note"] for event, _, values in school.events] == ["1 score sent"]
+    assert [values["note"] for event, _, values in watched.events] == ["1 score sent"]
 
 
 # With grading.
 
 
-def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
+def test_a_hand_in_is_graded_and_its_feedback_published(isolated, watched):
     """One with a Chinese notebook alone, one without a secret; and a umask that closes all."""
-    ada = school.submit("ada", WRONG, notebooks=("01-toy", "01-toy.zh"))
-    ben = school.submit("ben", notebooks=("01-toy.zh",))
-    school.submit("cai", secret="")
+    ada = watched.submit("ada", WRONG, notebooks=("01-toy", "01-toy.zh"))
+    ben = watched.submit("ben", notebooks=("01-toy.zh",))
+    watched.submit("cai", secret="")
     before = os.umask(0o077)
     try:
-        assert school.once() == []
+        assert watched.run_once() == []
     finally:
         os.umask(before)
-    assert sorted(school.told("graded")) == ["ada", "ben", "cai"]
-    assert sorted(school.told("published")) == ["ada", "ben"]
+    assert sorted(watched.students_of_events("graded")) == ["ada", "ben", "cai"]
+    assert sorted(watched.students_of_events("published")) == ["ada", "ben"]
     page = text_of(ada.feedback())
     assert ada.feedback() == ada.feedback("01-toy.zh")
     assert "This is the hand-in of" in page and "Where points were lost" in page
@@ -653,50 +671,52 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
     assert ben.feedback("01-toy.zh") and not ben.feedback()
     for hand_in, name in ((ada, "01-toy"), (ben, "01-toy.zh")):
         assert stat.S_IMODE(hand_in.path(name).stat().st_mode) == 0o644
-    for path in (school.course.submitted, school.course.autograded, school.course.feedback):
+    for path in (watched.course.submitted, watched.course.autograded, watched.course.feedback):
         assert {stat.S_IMODE(each.stat().st_mode) for each in path.rglob("*")} <= {0o600, 0o700}
     (stamp,) = {
-        record_of(school.course, name, "01-toy").seconds_late for name in ("ada", "ben", "cai")
+        record_of(watched.course, name, "01-toy").seconds_late for name in ("ada", "ben", "cai")
     }
     assert stamp == 0
-    path = school.course.into / "report.html"
-    assert len(report.write(school.course, path).today) == 3
+    path = watched.course.output_folder / "report.html"
+    assert len(report.write(watched.course, path).today) == 3
     assert "Handed in today: 3 submissions" in text_of(path.read_text())
-    anonymous = report.write(school.course, path, anonymous=True)
+    anonymous = report.write(watched.course, path, anonymous=True)
     assert len(anonymous.today) == 3 and "ada" not in path.read_text()
     # Nothing is done twice, and a hand-in without a secret leaves none of an earlier one.
-    school.events.clear()
-    school.submit("ada", secret="")
-    school.once()
-    assert school.told("graded", "published") == ["ada"]
+    watched.events.clear()
+    watched.submit("ada", secret="")
+    watched.run_once()
+    assert watched.students_of_events("graded", "published") == ["ada"]
     assert "submission_secret.txt" not in {
-        path.name for path in school.course.into.glob("*/ada/01-toy/*")
+        path.name for path in watched.course.output_folder.glob("*/ada/01-toy/*")
     }
     assert "Where points were lost" in text_of(ada.feedback())  # its own answer stays
 
 
-def test_no_one_waits_for_a_slow_hand_in(isolated, school, monkeypatch):
+def test_no_one_waits_for_a_slow_hand_in(isolated, watched, monkeypatch):
     """Not those of its batch, not one whose page exists already, and not one who joins later."""
     monkeypatch.setattr(watch, "JOIN_AFTER", 0.0)
-    school.submit("ben")
-    school.once()
-    school.events.clear()
+    watched.submit("ben")
+    watched.run_once()
+    watched.events.clear()
     slow = "import time\nwhile time.process_time() < 8:\n    pass\n"
     for student in ("mal", "ben", "cai"):
-        school.submit(student, {**RIGHT, "add": slow + RIGHT["add"]} if student == "mal" else RIGHT)
-    with Watch(school.course, school.exchange, school.say, jobs=2) as watching:
+        watched.submit(
+            student, {**RIGHT, "add": slow + RIGHT["add"]} if student == "mal" else RIGHT
+        )
+    with Watch(watched.course, watched.exchange, watched.say, jobs=2) as watching:
         watching.look()
-        later = threading.Timer(0.5, school.submit, ["ada"])
+        later = threading.Timer(0.5, watched.submit, ["ada"])
         later.start()
         watching.grade()
         later.join()
-    *first, last = school.told("published")
+    *first, last = watched.students_of_events("published")
     assert sorted(first) == ["ada", "ben", "cai"] and last == "mal"
 
 
-def test_what_a_student_was_told_before_changes_with_the_state(school):
-    hand_in = school.submit("ada")
-    with school.watch() as watching:
+def test_what_a_student_was_told_before_changes_with_the_state(watched):
+    hand_in = watched.submit("ada")
+    with watched.watch() as watching:
         watching.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         watching.publisher.settings = replace(watching.settings, per_hour=1)
@@ -708,10 +728,10 @@ def test_what_a_student_was_told_before_changes_with_the_state(school):
         assert before and hand_in.feedback() != before
 
 
-def test_a_full_disk_uses_up_no_hand_ins_of_the_hour(school, monkeypatch):
+def test_a_full_disk_uses_up_no_hand_ins_of_the_hour(watched, monkeypatch):
     monkeypatch.setattr(arrivals, "MOST_PER_HOUR", 2)
-    school.submit("ada")
-    with school.watch() as watching:
+    watched.submit("ada")
+    with watched.watch() as watching:
         write = watching.folders.write
 
         def fail(hand_in):
@@ -720,61 +740,66 @@ def test_a_full_disk_uses_up_no_hand_ins_of_the_hour(school, monkeypatch):
         monkeypatch.setattr(watching.folders, "write", fail)
         for _ in range(5):
             watching.look()
-        assert school.told("taken") == [] and watching.troubles
+        assert watched.students_of_events("taken") == [] and watching.troubles
         monkeypatch.setattr(watching.folders, "write", write)
         watching.look()
-        assert school.told("taken") == ["ada"]
+        assert watched.students_of_events("taken") == ["ada"]
 
 
-def test_numbers_without_a_user_count_as_one(school):
+def test_numbers_without_a_user_count_as_one(watched):
     finder = arrivals.Arrivals(str.isdigit, str.isdigit, {7: "ada"}.get)
     users = {finder._user(types.SimpleNamespace(st_uid=uid), "x") for uid in (7, 100_000, 100_001)}
     assert users == {7, None}
 
 
-def test_a_batch_has_one_hand_in_of_each_student(school):
+def test_a_batch_has_one_hand_in_of_each_student(watched):
     waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("mal", "3"))
-    with school.watch() as watching:
+    with watched.watch() as watching:
         assert names(watching._batch_of(waiting)) == ["0", "2"]
 
 
-def test_only_those_join_a_batch_whom_it_does_not_serve_yet(school, monkeypatch):
+def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch):
     now = time.time()
     works = ("mal", "1"), ("mal", "2"), ("ada", "1"), ("ben", "2"), ("cai", "1")
     waiting = [replace(row, arrived=now + row.arrived) for row in rows(*works)]
     batch = {waiting[0].work: waiting[0]}
-    with school.watch() as watching:
+    with watched.watch() as watching:
         for row in waiting:
             watching.hand_ins.keep(row)
         monkeypatch.setattr(watching, "_placed", lambda rows: rows)
         watching._exercises = {"1"}
         began = time.monotonic() - watch.JOIN_AFTER - 1
-        assert names(watching._joining(batch, began, room=1)) == ["2"]  # not mal, not exercise 2
-        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        assert names(watching._joining(batch, began, free_workers=1)) == [
+            "2"
+        ]  # not mal, not exercise 2
+        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
         finished = {waiting[0].work: replace(waiting[0], state=State.GRADED)}
-        assert names(watching._joining(finished, began, room=9)) == ["2", "4"]  # mal comes last
-        assert watching._joining(batch, began, room=0) == []
-        assert watching._joining(batch, time.monotonic(), room=9) == []
-        assert watching._joining(batch, began - watch.JOIN_FOR, room=9) == []
+        assert names(watching._joining(finished, began, free_workers=9)) == [
+            "2",
+            "4",
+        ]  # mal comes last
+        assert watching._joining(batch, began, free_workers=0) == []
+        assert watching._joining(batch, time.monotonic(), free_workers=9) == []
+        assert watching._joining(batch, began - watch.JOIN_FOR, free_workers=9) == []
         watching.hand_ins.keep(replace(waiting[3], arrived=now - watch.MOST_WAIT - 1))
-        assert watching._joining(batch, began, room=9) == []  # ben has waited for long
+        assert watching._joining(batch, began, free_workers=9) == []  # ben has waited for long
         watching._delays.add("3")  # unless his is not to be graded now
-        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
         watching._delays.remove("3")
         watching.settings = replace(watching.settings, per_hour=1)
-        graded = Row("earlier", "ben", "2", State.GRADED, graded=now)
+        graded = HandInRow("earlier", "ben", "2", State.GRADED, graded=now)
         watching.hand_ins.keep(graded)
-        assert names(watching._joining(batch, began, room=9)) == ["2", "4"]
+        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
         watching._exercises = {"1", "2"}  # workers have both from an earlier batch
         watching.settings = replace(watching.settings, per_hour=0)
-        assert names(watching._joining(batch, began, room=9)) == ["3", "2", "4"]
+        assert names(watching._joining(batch, began, free_workers=9)) == ["3", "2", "4"]
         watching.stopping = True
-        assert watching._joining(batch, began, room=9) == []
+        assert watching._joining(batch, began, free_workers=9) == []
 
 
-def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(school):
-    with school.watch() as watching:
-        watching.hand_ins.keep(Row("1", "ben", "02-gone", arrived=time.time()))
+def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(watched):
+    with watched.watch() as watching:
+        watching.hand_ins.keep(HandInRow("1", "ben", "02-gone", arrived=time.time()))
         exercises = watching._exercises_of(rows(("ada", "01-toy")))
         assert [exercise.name for exercise in exercises] == ["01-toy"]
         with pytest.raises(UserError, match="02-gone"):
@@ -782,68 +807,70 @@ def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(school):
         watching._exercises_of(rows(("ada", "01-toy")))
 
 
-def test_nothing_is_placed_where_another_program_would_grade_it(school, monkeypatch):
-    school.submit("ada")
+def test_nothing_is_placed_where_another_program_would_grade_it(watched, monkeypatch):
+    watched.submit("ada")
 
     @contextmanager
     def busy(course, waiting):
         waiting("Waiting until the gradebook is free. In use by: grade.")
         yield
 
-    with school.watch() as watching:
+    with watched.watch() as watching:
         watching.look()
         with monkeypatch.context() as patch:
             patch.setattr(gradebook, "opened", busy)
             assert not watching.grade() and watching.troubles
-        assert not (school.course.submitted / "ada").exists()
+        assert not (watched.course.submitted / "ada").exists()
 
 
-def test_renaming_a_graded_hand_in_is_no_attempt(isolated, school):
-    first = school.submit("ada")
-    school.once()
-    school.submit("ada", secret=first.secret, time=datetime.now(UTC) + timedelta(seconds=1))
-    school.once()
-    assert school.told("graded") == ["ada", "ada"]
-    with school.watch() as watching:
+def test_renaming_a_graded_hand_in_is_no_attempt(isolated, watched):
+    first = watched.submit("ada")
+    watched.run_once()
+    watched.submit("ada", secret=first.secret, time=datetime.now(UTC) + timedelta(seconds=1))
+    watched.run_once()
+    assert watched.students_of_events("graded") == ["ada", "ada"]
+    with watched.watch() as watching:
         assert watching.hand_ins.count_attempts("ada", "01-toy") == 1
 
 
-def test_a_newer_one_is_graded_and_the_older_says_so(isolated, school):
-    older = school.submit("ada", WRONG)
-    with school.watch() as watching:
+def test_a_newer_one_is_graded_and_the_older_says_so(isolated, watched):
+    older = watched.submit("ada", WRONG)
+    with watched.watch() as watching:
         watching.look()
-        newer = school.submit("ada")
+        newer = watched.submit("ada")
         watching.run(once=True)
-    assert school.told("superseded") == school.told("graded") == ["ada"]
+    assert (
+        watched.students_of_events("superseded") == watched.students_of_events("graded") == ["ada"]
+    )
     assert "You handed in a newer one before it was graded." in text_of(older.feedback())
     assert "6 of 9 points" in text_of(newer.feedback())
-    third = school.submit("ada", WRONG)
-    school.once()
+    third = watched.submit("ada", WRONG)
+    watched.run_once()
     assert "Where points were lost" in text_of(third.feedback())
     assert "6 of 9 points" in text_of(newer.feedback())
 
 
 def test_attempts_and_the_hourly_limit_are_counted_and_told(isolated, toy, tmp_path):
-    school = Class(toy, tmp_path, "c.Watch.attempts = 1\n")
-    first = school.submit("ada", WRONG)
-    school.once()
+    watched = WatchedCourse(toy, tmp_path, "c.Watch.attempts = 1\n")
+    first = watched.submit("ada", WRONG)
+    watched.run_once()
     assert "0 of 1 graded hand-ins of this exercise are left." in text_of(first.feedback())
-    asks = school.submit("ada", WRONG, request="add: Why?")  # to ask is no attempt
-    school.once()
+    asks = watched.submit("ada", WRONG, request="add: Why?")  # to ask is no attempt
+    watched.run_once()
     assert "Your regrade request on add waits" in text_of(asks.feedback())
-    again = school.submit("ada")
-    school.once()
-    assert school.told("limited") == ["ada"]
+    again = watched.submit("ada")
+    watched.run_once()
+    assert watched.students_of_events("limited") == ["ada"]
     assert "only 1 hand-ins of this exercise are graded" in text_of(again.feedback())
-    assert record_of(school.course, "ada", "01-toy").score < 6
+    assert record_of(watched.course, "ada", "01-toy").score < 6
 
-    with (school.course.root / "nbgrader_config.py").open("a") as file:
+    with (watched.course.root / "nbgrader_config.py").open("a") as file:
         file.write("c.Watch.attempts = 0\nc.Watch.per_hour = 1\n")
-    school.course = Course(root=school.course.root, into=school.course.into)
-    waits = school.submit("ada")
-    school.once()
+    watched.course = Course(root=watched.course.root, output_folder=watched.course.output_folder)
+    waits = watched.submit("ada")
+    watched.run_once()
     assert "It is not graded yet: at most 1 of your hand-ins" in text_of(waits.feedback())
-    with school.watch() as watching:  # an hour later
+    with watched.watch() as watching:  # an hour later
         for row in watching.hand_ins.in_state(State.GRADED):
             watching.hand_ins.keep(watch.replace(row, graded=row.graded - 3601))
         watching.run(once=True)
@@ -856,124 +883,126 @@ c.PerDay.percent = 50
 """
 
 
-def due(school, when, extension=""):
+def due(watched, when, extension=""):
     lines = f"[due]\n01-toy = {when.strftime('%Y-%m-%dT%H:%M:%SZ')}\n{extension}"
-    deadlines.path_of(school.course).write_text(lines, encoding="utf-8")
+    deadlines.path_of(watched.course).write_text(lines, encoding="utf-8")
 
 
 def test_the_time_of_arrival_decides_what_is_late_and_asking_costs_nothing(isolated, toy, tmp_path):
-    school = Class(toy, tmp_path, LATE)
+    watched = WatchedCourse(toy, tmp_path, LATE)
     now = datetime.now(UTC)
-    due(school, now + timedelta(hours=1))
-    early = school.submit("ada", WRONG)
-    school.submit("mal", WRONG, time=now - timedelta(days=9))
-    school.once()
-    points = record_of(school.course, "ada", "01-toy").score
-    due(school, now - timedelta(seconds=1))  # before what comes next; ada's has another time
+    due(watched, now + timedelta(hours=1))
+    early = watched.submit("ada", WRONG)
+    watched.submit("mal", WRONG, time=now - timedelta(days=9))
+    watched.run_once()
+    points = record_of(watched.course, "ada", "01-toy").score
+    due(watched, now - timedelta(seconds=1))  # before what comes next; ada's has another time
     stamp = (now - timedelta(minutes=1)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    for path in school.course.root.glob("*/ada/01-toy/timestamp.txt"):
+    for path in watched.course.root.glob("*/ada/01-toy/timestamp.txt"):
         path.write_text(stamp)
-    school.submit("ada", WRONG, request="add: Why not minus?")
-    school.submit("mal", WRONG, time=now - timedelta(days=9))
-    school.once()
-    record = record_of(school.course, "ada", "01-toy")
+    watched.submit("ada", WRONG, request="add: Why not minus?")
+    watched.submit("mal", WRONG, time=now - timedelta(days=9))
+    watched.run_once()
+    record = record_of(watched.course, "ada", "01-toy")
     assert [request.text for request in record.requests] == ["Why not minus?"]
-    rows = {row["student_id"]: row for row in records.rows(school.course)}
+    rows = {row["student_id"]: row for row in records.rows(watched.course)}
     assert rows["mal"]["late_submission_penalty"] > 0
     assert early.feedback() and points > 0
 
 
 def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
-    school = Class(toy, tmp_path, 'c.Watch.shows = "reasons"\n')
-    hand_in = school.submit("ada", WRONG)
-    school.once()
+    watched = WatchedCourse(toy, tmp_path, 'c.Watch.shows = "reasons"\n')
+    hand_in = watched.submit("ada", WRONG)
+    watched.run_once()
     page = hand_in.feedback()
     assert "Each element is the sum of the two." in text_of(page)
     assert not re.search(r"\bof 9 points|class=\"n\"|made-of|−\d|of [369]\b", page)
-    assert "of 9 points" in school.course.graded("ada", "01-toy").page.read_text()
+    assert "of 9 points" in watched.course.paths_of("ada", "01-toy").page.read_text()
 
-    config = school.course.root / "nbgrader_config.py"
+    config = watched.course.root / "nbgrader_config.py"
     config.write_text(config.read_text().replace('"reasons"', '"after due date"'))
-    school.course = Course(root=school.course.root, into=school.course.into)
-    due(school, datetime.now(UTC) + timedelta(hours=1))
-    school.once()
+    watched.course = Course(root=watched.course.root, output_folder=watched.course.output_folder)
+    due(watched, datetime.now(UTC) + timedelta(hours=1))
+    watched.run_once()
     page = text_of(hand_in.feedback())
     assert "You can fetch the feedback after" in page and "sum of the two" not in page
     extension = '[[extension]]\nstudent = "ada"\nexercise = "01-toy"\ntime = "2h"\n'
-    due(school, datetime.now(UTC) - timedelta(hours=1), extension)
-    school.once()
+    due(watched, datetime.now(UTC) - timedelta(hours=1), extension)
+    watched.run_once()
     assert "You can fetch the feedback after" in text_of(hand_in.feedback())
-    due(school, datetime.now(UTC) - timedelta(hours=1))
-    school.once()
+    due(watched, datetime.now(UTC) - timedelta(hours=1))
+    watched.run_once()
     assert "of 9 points" in hand_in.feedback()
 
 
-def test_a_page_that_changes_later_is_published_again(isolated, school):
-    hand_in = school.submit("ada", WRONG)
-    school.once()
+def test_a_page_that_changes_later_is_published_again(isolated, watched):
+    hand_in = watched.submit("ada", WRONG)
+    watched.run_once()
     before = hand_in.feedback()
-    with gradebook.opened(school.course) as book:
+    with gradebook.opened(watched.course) as book:
         book.find_comment("add", "01-toy", "01-toy", "ada").manual_comment = "See page 3."
         book.db.commit()
-    assert run(school.course, "grade", "--into", school.course.into).exit_code == 0
+    assert run(watched.course, "grade", "--into", watched.course.output_folder).exit_code == 0
     assert hand_in.feedback() == before
-    school.once()
+    watched.run_once()
     assert "See page 3." in hand_in.feedback()
 
 
-def test_a_gradebook_that_another_program_has_is_waited_for(isolated, school):
-    school.submit("ada")
-    with school.watch() as watching:
-        with locks.lock(school.course.gradebook.with_name("gradebook.db.lock"), print):
+def test_a_gradebook_that_another_program_has_is_waited_for(isolated, watched):
+    watched.submit("ada")
+    with watched.watch() as watching:
+        with locks.lock(watched.course.gradebook.with_name("gradebook.db.lock"), print):
             watching.look()
             assert not watching.grade()
             watching._retry_at = 0
             assert not watching.grade()
-            (note,) = school.notes()
+            (note,) = watched.trouble_notes()
             assert "Waiting until the gradebook" in note and "is free. In use by" in note
         watching._retry_at = 0
         assert watching.grade()
-        assert school.told("graded") == ["ada"] and len(school.notes()) == 2
+        assert watched.students_of_events("graded") == ["ada"] and len(watched.trouble_notes()) == 2
 
 
-def test_a_full_disk_while_pages_are_published_is_waited_for(isolated, school, monkeypatch):
-    hand_in = school.submit("ada")
+def test_a_full_disk_while_pages_are_published_is_waited_for(isolated, watched, monkeypatch):
+    hand_in = watched.submit("ada")
 
     def fail(self, name, page):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(Publisher, "_write", fail)
-        assert school.once() == ["No space left on device"]
-    assert hand_in.feedback() is None and school.told("graded") == ["ada"]
-    assert school.once() == []
+        assert watched.run_once() == ["No space left on device"]
+    assert hand_in.feedback() is None and watched.students_of_events("graded") == ["ada"]
+    assert watched.run_once() == []
     assert "6 of 9 points" in text_of(hand_in.feedback())
 
 
-def test_a_batch_that_ends_between_a_grade_and_its_page_is_completed(isolated, school, monkeypatch):
-    hand_in = school.submit("ada", WRONG)
+def test_a_batch_that_ends_between_a_grade_and_its_page_is_completed(
+    isolated, watched, monkeypatch
+):
+    hand_in = watched.submit("ada", WRONG)
 
     def fail(self, task):
         raise RuntimeError("this is a test")
 
     with monkeypatch.context() as patch:
         patch.setattr(batch.Batch, "_needs_page", fail)
-        assert school.once() == ["RuntimeError: this is a test"]
-    assert school.told("graded") == ["ada"] and hand_in.feedback() is None
-    assert school.once() == []
+        assert watched.run_once() == ["RuntimeError: this is a test"]
+    assert watched.students_of_events("graded") == ["ada"] and hand_in.feedback() is None
+    assert watched.run_once() == []
     assert "Where points were lost" in text_of(hand_in.feedback())
-    assert record_of(school.course, "ada", "01-toy").history == []
+    assert record_of(watched.course, "ada", "01-toy").history == []
 
 
 # As a program.
 
 
 @contextmanager
-def started(school, *options):
+def started(watched, *options):
     """Start a watch as a program; its events are lines of JSON."""
     command = [sys.executable, "-m", "autograder", "watch", "--json", "--jobs", "1"]
     with subprocess.Popen(
-        [*command, "--course", str(school.course.root), *options],
+        [*command, "--course", str(watched.course.root), *options],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as process:  # fmt: skip
         try:
@@ -991,10 +1020,10 @@ def until(condition, seconds=120):
     return value
 
 
-def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, school):
-    with started(school) as process:
-        until(lambda: (school.course.into / "watch.db").exists())
-        hand_in = school.submit("ada", WRONG)
+def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, watched):
+    with started(watched) as process:
+        until(lambda: (watched.course.output_folder / "watch.db").exists())
+        hand_in = watched.submit("ada", WRONG)
         until(hand_in.feedback)
         process.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=60)[0]
@@ -1006,82 +1035,82 @@ def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, school):
     assert events[2]["score"] < 6 and events[3]["seconds"] < 120
 
 
-def killed_at_random(school, kills, students=4):
+def killed_at_random(watched, kills, students=4):
     """Hand in while a watch is killed again and again; return the hand-ins that have to be
     answered.
     """
     random.seed(1)
     hand_ins = []
     for number in range(kills):
-        with started(school) as process:
+        with started(watched) as process:
             for student in range(students):
                 answers = {**WRONG, "twice": f"def twice(a):\n    return {number} + 2 * a"}
-                hand_ins.append(school.submit(f"student{student}", answers))
+                hand_ins.append(watched.submit(f"student{student}", answers))
             time.sleep(random.uniform(0, 12))
             process.kill()
-    with started(school, "--once") as process:
+    with started(watched, "--once") as process:
         output = process.communicate(timeout=300)[0]
     assert process.returncode == 0, output
     return hand_ins
 
 
-def assert_each_is_answered_once(school, hand_ins, students=4):
+def assert_each_is_answered_once(watched, hand_ins, students=4):
     assert all(hand_in.feedback() for hand_in in hand_ins)
     for student in range(students):
-        record = record_of(school.course, f"student{student}", "01-toy")
-        digests = [entry["submission"] for entry in record.history] + [record.submission]
+        record = record_of(watched.course, f"student{student}", "01-toy")
+        digests = [entry["submission"] for entry in record.history] + [record.submission_digest]
         assert len(digests) == len(set(digests))  # none was graded twice
         newest = text_of(hand_ins[student - students].feedback())
         assert "You handed in a newer one" not in newest
-    with HandIns(school.course.into / "watch.db") as rows:
+    with HandInStore(watched.course.output_folder / "watch.db") as rows:
         assert rows.in_state(State.WAITING) == [] and rows.unanswered() == []
         assert len(rows.names) == len(hand_ins)
-    assert list((school.course.submitted / ".waiting").iterdir()) == []
-    assert not list((school.exchange / "feedback").glob("*-tmp.html"))
+    assert list((watched.course.submitted / ".waiting").iterdir()) == []
+    assert not list((watched.exchange / "feedback").glob("*-tmp.html"))
 
 
-def test_a_watch_that_is_killed_loses_nothing_and_does_nothing_twice(isolated, school):
-    hand_ins = killed_at_random(school, 2, students=2)
-    assert_each_is_answered_once(school, hand_ins, students=2)
+def test_a_watch_that_is_killed_loses_nothing_and_does_nothing_twice(isolated, watched):
+    hand_ins = killed_at_random(watched, 2, students=2)
+    assert_each_is_answered_once(watched, hand_ins, students=2)
 
 
 @pytest.mark.long
-def test_ten_kills_lose_nothing(isolated, school):
-    assert_each_is_answered_once(school, killed_at_random(school, 10))
+def test_ten_kills_lose_nothing(isolated, watched):
+    assert_each_is_answered_once(watched, killed_at_random(watched, 10))
 
 
-@as_root
+@needs_root
 @pytest.mark.long
 def test_attacks_of_another_user_change_nothing_and_delay_no_one(isolated, toy, tmp_path):
     """daemon works, bin attacks: links, a pipe, another name, 2099, changes, many files, a flood."""
-    school = Class(toy, tmp_path, owners=True)
+    watched = WatchedCourse(toy, tmp_path, owners=True)
     mine, theirs = OTHERS["daemon"], OTHERS["bin"]
     stop = threading.Event()
-    with started(school) as process:
-        until(lambda: (school.course.into / "watch.db").exists())
-        first = school.submit("daemon", WRONG, uid=mine)
+    with started(watched) as process:
+        until(lambda: (watched.course.output_folder / "watch.db").exists())
+        first = watched.submit("daemon", WRONG, uid=mine)
         until(first.feedback)
         before = first.feedback()
-        text = notebook_with(school.course, WRONG)
+        text = notebook_with(watched.course, WRONG)
 
         def attack(change):
-            hand_in = submit(school.exchange, "bin", {"01-toy.ipynb": text}, finish=False)
+            hand_in = submit(watched.exchange, "bin", {"01-toy.ipynb": text}, finish=False)
             change(hand_in.folder)
             os.chown(hand_in.folder, theirs, theirs)
             hand_in.folder.chmod(0o777)
             return hand_in
 
-        secret = school.course.secret
+        secret = watched.course.secret
         attacks = [
             attack(lambda folder: (folder / "a").symlink_to(secret)),
             attack(lambda folder: (folder / "a").hardlink_to(secret)),
             attack(lambda folder: os.mkfifo(folder / "a")),
         ]
         for name in ("daemon", "bin"):
-            school.submit(name, uid=theirs, time=datetime(2099, 1, 1, tzinfo=UTC))
+            watched.submit(name, uid=theirs, time=datetime(2099, 1, 1, tzinfo=UTC))
         many = {f"data/{number}": "" for number in range(10_000)}
-        submit(school.exchange, "bin", {"01-toy.ipynb": text, **many}, uid=theirs)
-        changing = school.submit("bin", uid=theirs)
+        submit(watched.exchange, "bin", {"01-toy.ipynb": text, **many}, uid=theirs)
+        changing = watched.submit("bin", uid=theirs)
 
         def change():
             while not stop.is_set():
@@ -1091,9 +1120,9 @@ def test_attacks_of_another_user_change_nothing_and_delay_no_one(isolated, toy, 
         thread.start()
         try:
             for _ in range(200):
-                school.submit("bin", uid=theirs)
+                watched.submit("bin", uid=theirs)
             began = time.monotonic()
-            second = school.submit("daemon", uid=mine)
+            second = watched.submit("daemon", uid=mine)
             until(second.feedback)
             assert time.monotonic() - began < 60
         finally:
@@ -1104,9 +1133,9 @@ def test_attacks_of_another_user_change_nothing_and_delay_no_one(isolated, toy, 
     assert "6 of 9 points" in text_of(second.feedback())
     assert all(hand_in.feedback() is None for hand_in in attacks)
     assert secret.read_text().strip() not in "".join(
-        path.read_text() for path in (school.exchange / "feedback").iterdir()
+        path.read_text() for path in (watched.exchange / "feedback").iterdir()
     )
-    assert record_of(school.course, "daemon", "01-toy").score == 6
+    assert record_of(watched.course, "daemon", "01-toy").score == 6
 
 
 # Collecting without grading, and what is open to others.
@@ -1120,34 +1149,36 @@ def umask():
     os.umask(before)
 
 
-def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(school):
-    school.submit("ada", WRONG)
+def test_collect_exchange_takes_the_newest_of_each_and_grades_nothing(watched):
+    watched.submit("ada", WRONG)
     time.sleep(0.02)
-    newer = school.submit("ada")
-    school.submit("ben", finish=False)
-    link = school.submit("cai", finish=False)
+    newer = watched.submit("ada")
+    watched.submit("ben", finish=False)
+    link = watched.submit("cai", finish=False)
     (link.folder / "x").symlink_to("/etc/passwd")
     link.folder.chmod(0o777)
-    result = run(school.course, "collect", "exchange", "--into", school.course.into)
+    result = run(watched.course, "collect", "exchange", "--into", watched.course.output_folder)
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
     assert "x is a link." in output and "it was not completed." in output
     assert "1 written to submitted, 0 left unchanged, 2 refused." in output
-    folder = school.course.submitted / "ada" / "01-toy"
+    folder = watched.course.submitted / "ada" / "01-toy"
     assert (folder / "submission_secret.txt").read_text() == newer.secret
-    assert not (school.course.submitted / "cai").exists()
+    assert not (watched.course.submitted / "cai").exists()
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    again = run(school.course, "collect", "exchange", "--into", school.course.into).output
+    again = run(
+        watched.course, "collect", "exchange", "--into", watched.course.output_folder
+    ).output
     assert "0 written to submitted, 1 left unchanged, 2 refused." in " ".join(again.split())
-    with school.watch():
-        result = run(school.course, "collect", "exchange", "--into", school.course.into)
+    with watched.watch():
+        result = run(watched.course, "collect", "exchange", "--into", watched.course.output_folder)
     assert result.exit_code == 1 and "takes hand-ins by itself" in " ".join(result.output.split())
 
 
-def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch):
-    raw(school, b"me+\xff+2024-01-01 00:00:00 UTC")
-    broken = school.submit("ada", time="2024-01-01 00:00:00 -9999").folder.name
-    school.submit("ben")
+def test_collect_exchange_is_stopped_by_no_name_and_no_fault(watched, monkeypatch):
+    raw(watched, b"me+\xff+2024-01-01 00:00:00 UTC")
+    broken = watched.submit("ada", time="2024-01-01 00:00:00 -9999").folder.name
+    watched.submit("ben")
     read = collecting.inbound.read
 
     def fail(folder, entry, *rest):
@@ -1156,48 +1187,48 @@ def test_collect_exchange_is_stopped_by_no_name_and_no_fault(school, monkeypatch
         return read(folder, entry, *rest)
 
     monkeypatch.setattr(collecting.inbound, "read", fail)
-    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     assert [entry.student for entry in collected.written] == ["ben"]
     assert (broken, "OSError: [Errno 36] File name too long") in collected.refused
     monkeypatch.setattr(collecting.inbound, "read", read)
-    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     assert [entry.student for entry in collected.written] == ["ada"]
 
 
-def test_collect_exchange_reads_few_of_one_student(school, monkeypatch):
+def test_collect_exchange_reads_few_of_one_student(watched, monkeypatch):
     read, reads = collecting.inbound.read, []
     monkeypatch.setattr(
         collecting.inbound, "read", lambda *rest: reads.append(rest[1].student) or read(*rest)
     )
-    school.submit("ben")
+    watched.submit("ben")
     for number in range(9):
-        raw(school, f"ada+01-toy+2024-01-01 {number} UTC".encode())
-    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+        raw(watched, f"ada+01-toy+2024-01-01 {number} UTC".encode())
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     assert [entry.student for entry in collected.written] == ["ben"]
     assert reads.count("ada") == collecting.MOST_TRIED == len(collected.refused)
 
 
-@as_root
+@needs_root
 def test_collect_exchange_is_not_misled_by_the_folders_of_another_user(toy, tmp_path):
-    school = Class(toy, tmp_path, owners=True)
-    right = school.submit("daemon", uid=OTHERS["daemon"])
+    watched = WatchedCourse(toy, tmp_path, owners=True)
+    right = watched.submit("daemon", uid=OTHERS["daemon"])
     for _ in range(9):
-        school.submit("daemon", WRONG, uid=OTHERS["bin"])
-    collected = collecting.collect(school.course, school.exchange, school.course.submitted)
+        watched.submit("daemon", WRONG, uid=OTHERS["bin"])
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     assert [entry.name for entry in collected.written] == [right.folder.name]
 
 
 def test_collect_exchange_needs_an_exchange(toy, tmp_path):
     shutil.copytree(toy.root, tmp_path / "course")
-    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    course = Course(root=tmp_path / "course", output_folder=tmp_path / "course")
     for command in (("collect", "exchange"), ("watch",)):
-        result = run(course, *command, "--into", course.into)
+        result = run(course, *command, "--into", course.output_folder)
         assert result.exit_code == 1
         assert "No exchange is configured. Set c.Exchange.root" in " ".join(result.output.split())
 
 
-def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
-    course, home = school.course, tmp_path / "home"
+def test_doctor_names_what_is_open_to_others_with_its_fix(watched, tmp_path):
+    course, home = watched.course, tmp_path / "home"
     home.mkdir(mode=0o755)
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
@@ -1207,30 +1238,30 @@ def test_doctor_names_what_is_open_to_others_with_its_fix(school, tmp_path):
     for name in ("gradebook.db", ".course-secret"):
         (course.root / name).write_text("")
         (course.root / name).chmod(0o644)
-    school.root.chmod(0o777)
-    (school.exchange / "inbound").chmod(0o777)
-    (school.exchange / "feedback").chmod(0o755)
+    watched.root.chmod(0o777)
+    (watched.exchange / "inbound").chmod(0o777)
+    (watched.exchange / "feedback").chmod(0o755)
 
     def fixes():
-        return {fault.path: fault.fix for fault in permissions.faults(course, [home])}
+        return {fault.path: fault.fix for fault in permissions.problems(course, [home])}
 
     commands = fixes()
     assert set(commands) >= {
         course.gradebook, course.secret, course.submitted, course.root / "solutions", home,
-        school.root, school.exchange / "inbound", school.exchange / "feedback",
+        watched.root, watched.exchange / "inbound", watched.exchange / "feedback",
     }  # fmt: skip
     for fix in commands.values():
         subprocess.run(fix, shell=True, check=True)
     assert fixes() == {}
-    assert stat.S_IMODE(school.root.stat().st_mode) == 0o1777
-    assert stat.S_IMODE((school.exchange / "inbound").stat().st_mode) == 0o2733
+    assert stat.S_IMODE(watched.root.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((watched.exchange / "inbound").stat().st_mode) == 0o2733
     course.gradebook.chmod(0o644)
     course.root.chmod(0o700)  # nobody can come there
     assert fixes() == {}
     course.root.chmod(0o755)
     unsafe = [one for one in doctor._shared(course.root) if one.state == "unsafe"]
-    assert f"{course.gradebook}: other users can read or change it" in [one.found for one in unsafe]
+    assert f"{course.gradebook}: other users can read or change it" in [one.value for one in unsafe]
 
 
 def test_nothing_is_unsafe_where_students_are_no_users(toy):
-    assert list(permissions.faults(toy)) == []
+    assert list(permissions.problems(toy)) == []

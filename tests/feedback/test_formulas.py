@@ -34,7 +34,9 @@ ODD = [
 
 def shown(text, room=None):
     """Return a student's Markdown as a page shows it."""
-    return formulas.with_formulas(markdown.inert_markdown(text)[0], room or formulas.Room())
+    return formulas.with_formulas(
+        markdown.inert_markdown(text)[0], room or formulas.FormulaBudget()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +214,7 @@ def test_what_is_too_much_stays_as_it_was_written(name):
 
 
 def test_a_page_has_room_for_so_many():
-    room = formulas.Room(10)
+    room = formulas.FormulaBudget(10)
     assert formulas.with_formulas("$abc$ $defg$ $hijk$ $l$", room).count("<math") == 2
 
 

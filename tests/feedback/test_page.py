@@ -32,7 +32,7 @@ from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
 from autograder.grades import gradebook
-from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCell, Standing
+from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCell, SubmissionScore
 from autograder.sanitize import outputs
 
 STUDENT = "ada"
@@ -62,7 +62,12 @@ def graded(tmp_path_factory):
     notebook.cells += [text, new_markdown_cell("# My notes\n\n| a | b |\n|---|---|\n| 1 | 2 |")]
     half = {"check_add": CellResult(2.0, 4.0), "check_twice": CellResult(1.0, 2.0)}
     outcome = Outcome(
-        Kind.WRONG, Message(""), [], [], {**half, "proof": CellResult(3.0, 3.0, manual=True)}, ""
+        Kind.WRONG,
+        Message(""),
+        [],
+        [],
+        {**half, "proof": CellResult(3.0, 3.0, is_graded_by_hand=True)},
+        "",
     )
     with gradebook.opened(course) as book:
         gradebook.register(course, book, exercise)
@@ -89,13 +94,13 @@ def body(page):
 
 def test_the_nbgrader_command_writes_the_same_page(graded):
     course, notebook, _ = graded
-    folder = course.into / "autograded" / STUDENT / "01-toy"
+    folder = course.output_folder / "autograded" / STUDENT / "01-toy"
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, folder / "01-toy.ipynb")
     with gradebook.opened(course):
         result = NbGraderAPI(config=course.config).generate_feedback("01-toy", STUDENT)
     assert result["success"], result
-    stock = (course.into / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
+    stock = (course.output_folder / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
     assert stock == page_of(graded)
     text = " ".join(body(stock).get_text(" ").split())
     for part in (
@@ -181,7 +186,7 @@ WAITING = [
 ]
 
 
-def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
+def page_with(*results, cells=(), head_cell=None, score=2.0, **score_fields):
     """Return the page of a notebook with a text, an answer and its check, as it is parsed."""
     text = new_markdown_cell("# 1. Sums of $x$\n\nAdd them.", id="title")
     text.metadata["nbgrader"] = {
@@ -202,7 +207,7 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
         cells=[*head_cells, text, answer, *cells, checked(*results, score=score)]
     )
     cells_saved = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
-    saved = Saved(Standing(score, 6.0, **standing), cells_saved)
+    saved = Saved(SubmissionScore(score, 6.0, **score_fields), cells_saved)
     return body(render(notebook, saved, assignment="01-sums", student="ada"))
 
 
@@ -314,7 +319,7 @@ def test_a_report_that_is_none_costs_no_page(report):
     cell = checked(PASSED)
     cell.outputs[0]["data"][MIME] = report
     cell.outputs.insert(0, outputs.new_output("stream", name="stdout", text="first\n<b>last</b>\n"))
-    saved = Saved(Standing(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
+    saved = Saved(SubmissionScore(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
     page = body(render(new_notebook(cells=[cell]), saved, assignment="01-sums", student="ada"))
     assert "<b>last</b>" in text_of(page.select_one(".card")) and "checks.run" in text_of(
         page.select_one(".check")
@@ -357,7 +362,7 @@ def test_lateness_is_a_sentence(seconds, words):
 
 def test_a_manual_comment_is_at_its_answer_and_on_the_first_screen(graded):
     course, notebook, saved = graded
-    proof = replace(saved.cells["proof"], score=2.0, waits=False, manual=True)
+    proof = replace(saved.cells["proof"], score=2.0, waits=False, has_manual_score=True)
     page = body(page_of((course, notebook, replace(saved, cells={**saved.cells, "proof": proof}))))
     (pair,) = page.select("#at-proof")
     assert "Because" in text_of(pair) and "The proof is short." in text_of(

@@ -161,11 +161,13 @@ def test_only_students_for_whom_a_check_was_run_count():
 
 
 def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
-    proof = CellResult(0.0, 4.0, manual=True, waits=True)
+    proof = CellResult(0.0, 4.0, is_graded_by_hand=True, waits=True)
     graded = [
         record(
             f"s{number}",
-            proof=dataclasses.replace(proof, waits=False, given=4.0 if number < 10 else 0.0),
+            proof=dataclasses.replace(
+                proof, waits=False, manual_points=4.0 if number < 10 else 0.0
+            ),
             check=cell_of({"own": P if number < 10 else F}),
         )
         for number in range(20)
@@ -175,7 +177,9 @@ def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
     # The part of one check in the points that a person gave its cell is not known.
     graded = class_of(20, rest=lambda number: number < 10, own=lambda number: number < 10)
     for submission in graded:
-        submission.cells["check"] = dataclasses.replace(submission.cells["check"], given=4.0)
+        submission.cells["check"] = dataclasses.replace(
+            submission.cells["check"], manual_points=4.0
+        )
     assert found_in(graded)["own"] == (1.0, 10, 20) and "rest" not in found_in(graded)
 
 
@@ -260,7 +264,7 @@ def test_two_classes_are_compared_check_by_check():
     for submission in there:
         submission.score = 1.0
     comparison = item_analysis.compared(here, there)
-    assert [(pair.item.check, pair.here, pair.there) for pair in comparison.checks] == [
+    assert [(pair.item.check, pair.this_class, pair.other_class) for pair in comparison.checks] == [
         ("own", Tally(6, 10), Tally(2, 8)),
         ("easier", Tally(0, 10), Tally(8, 8)),
         ("new", Tally(0, 10), None),
@@ -272,11 +276,11 @@ def test_two_classes_are_compared_check_by_check():
         None,
         None,
     ]
-    assert comparison.there == (0.25, 8) and comparison.here.submissions == 10
-    assert comparison.here.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
-    assert comparison.difference == pytest.approx(comparison.here.share - 0.25)
+    assert comparison.other_class == (0.25, 8) and comparison.this_class.submissions == 10
+    assert comparison.this_class.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
+    assert comparison.difference == pytest.approx(comparison.this_class.share - 0.25)
     blocked = item_analysis.compared(some(1, 4), [record("s", check=cell_of({"own": B}))])
-    assert [(pair.there, pair.difference) for pair in blocked.checks] == [(Tally(0, 0), None)]
+    assert [(pair.other_class, pair.difference) for pair in blocked.checks] == [(Tally(0, 0), None)]
 
 
 # In the report
@@ -293,9 +297,11 @@ def classes(monkeypatch, tmp_path):
         records_by_path[name] = graded
         (tmp_path / name).mkdir()
         (tmp_path / name / "gradebook.db").touch()
-        return Course(root=tmp_path, into=tmp_path / name)
+        return Course(root=tmp_path, output_folder=tmp_path / name)
 
-    monkeypatch.setattr(records, "all_of", lambda course: records_by_path[course.into.name])
+    monkeypatch.setattr(
+        records, "all_of", lambda course: records_by_path[course.output_folder.name]
+    )
     return folder
 
 
@@ -413,7 +419,9 @@ def test_another_class_is_next_to_this_one_and_has_no_names(classes, tmp_path, a
 def test_a_folder_that_is_no_other_class_is_one_line(classes, tmp_path):
     here, empty = classes("here", some(1, 4)), classes("empty", [])
     (tmp_path / "bare").mkdir()
-    own_database = Course(root=tmp_path, into=here.into, db=f"sqlite:///{empty.gradebook}")
+    own_database = Course(
+        root=tmp_path, output_folder=here.output_folder, db=f"sqlite:///{empty.gradebook}"
+    )
     for course, name, message in (
         (here, "nowhere", "There is no folder"),
         (here, "bare", "There is no gradebook in"),

@@ -18,7 +18,7 @@ from autograder.authoring.release import release
 from autograder.course import deadlines
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import late, records, report
-from autograder.grades.late import HandIn, PerDay
+from autograder.grades.late import LatenessFacts, PerDay
 
 DAY = late.DAY
 RULE = f"""
@@ -67,19 +67,19 @@ def test_free_days_are_used_as_soon_as_possible_and_not_in_vain(free, at_most, l
 def course(tmp_path):
     """A course with due dates and a rule, and nothing released."""
     toy = toy_course(tmp_path / "course", RULE)
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     deadlines.path_of(course).write_text(DATES, encoding="utf-8")
     return course
 
 
 def test_free_days_go_to_what_was_due_first_whatever_was_graded_first(course):
     due = datetime(2026, 1, 10)
-    hand_ins = [
-        HandIn("02-later", due + timedelta(days=9), due + timedelta(days=7)),
-        HandIn("01-toy", due + timedelta(days=2), due, timedelta(days=1)),
-        HandIn("03-undated", due, None),
+    all_facts = [
+        LatenessFacts("02-later", due + timedelta(days=9), due + timedelta(days=7)),
+        LatenessFacts("01-toy", due + timedelta(days=2), due, timedelta(days=1)),
+        LatenessFacts("03-undated", due, None),
     ]
-    by_student = late.Rule(course).deadlines_of(hand_ins)
+    by_student = late.Rule(course).deadlines_of(all_facts)
     assert by_student["01-toy"] == late.Deadline(
         "2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1
     )
@@ -96,9 +96,9 @@ def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
     assert all(f"# {line}" in config for line in rule.splitlines())
     toy = toy_course(tmp_path / "course", f"\n{rule}")
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     deadlines.path_of(course).write_text(re.sub("02-scaling.*", "", dates), encoding="utf-8")
-    late_by = HandIn("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
+    late_by = LatenessFacts("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
     rule = late.Rule(course)
     assert rule.dates.due.keys() == {"01-toy"}
     assert (
@@ -200,7 +200,7 @@ def test_a_rule_that_adds_points_is_refused(tmp_path):
 
 
 def extended(course, *arguments):
-    return run(course, "extend", *arguments, "--into", course.into)
+    return run(course, "extend", *arguments, "--into", course.output_folder)
 
 
 def test_an_extension_that_cannot_be_given_changes_nothing(course):
@@ -251,10 +251,10 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
         "ben": "2026-01-09 12:00:00 UTC",
     }.items():
         hand_in(course.submitted, student, RIGHT, stamp=stamp, toy=course)
-    assert run(course, "grade", "--into", course.into).exit_code == 0
+    assert run(course, "grade", "--into", course.output_folder).exit_code == 0
 
     def page(student):
-        text = course.graded(student, "01-toy").page.read_text(encoding="utf-8")
+        text = course.paths_of(student, "01-toy").page.read_text(encoding="utf-8")
         return " ".join(BeautifulSoup(text, "html.parser").get_text().split())
 
     def stored(student):
@@ -278,13 +278,13 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
     assert record["deadline"]["free_days_used"] == 1
 
     extended(course, "ada", "01-toy", "2d", "--reason", "ill")
-    output = run(course, "grade", "--dry-run", "--into", course.into)
+    output = run(course, "grade", "--dry-run", "--into", course.output_folder)
     assert (
         "Would grade 0 of 2: 0 new, 1 gain, 0 lose." in output.output
         and "late: −1.2 → −0" in output.output
     )
     assert stored("ada")[1] == pytest.approx(4.8)
-    output = run(course, "grade", "--into", course.into)
+    output = run(course, "grade", "--into", course.output_folder)
     assert "Graded 0; 2 unchanged" in output.output and stored("ada") == (0, 6)
     assert "It was due on 2026-01-12 01:00 (UTC+01:00), with your extension of 2 days." in page(
         "ada"
@@ -292,7 +292,7 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
     assert "12 hours after the due date; no points are lost. 1 free day used; 0 left." in page(
         "ada"
     )
-    (part,) = report.write(course, course.into / "report.html").assignments
+    (part,) = report.write(course, course.output_folder / "report.html").assignments
     output = " ".join(map(str, part.dates))
     assert (
         output == "Due on 2026-01-10 01:00 (UTC+01:00). 1 submission was late. Extensions: ada "
@@ -302,7 +302,9 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
         0
     ].score == 6
     assert not any("late −" in reason for row in part.rows for reason in row.reasons)
-    (part,) = report.write(course, course.into / "anonymous.html", anonymous=True).assignments
+    (part,) = report.write(
+        course, course.output_folder / "anonymous.html", anonymous=True
+    ).assignments
     assert "ada" not in " ".join(map(str, part.dates)) and "1 student has an extension." in map(
         str, part.dates
     )
@@ -312,14 +314,16 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
 
     hand_in(course.submitted, "cem", RIGHT, stamp="2026-01-12 12:00:00 UTC", toy=course)
     extended(course, "cem", "01-toy", "3d")  # before anything of his was graded
-    assert run(course, "grade", "--into", course.into).exit_code == 0 and stored("cem") == (0, 6)
+    assert run(course, "grade", "--into", course.output_folder).exit_code == 0 and stored(
+        "cem"
+    ) == (0, 6)
     assert "with your extension of 3 days." in page("cem") and "submitted" not in page("cem")
 
     # The exercise is taken out of the file, and its dates are the gradebook's own again.
     deadlines.path_of(course).unlink()
-    assert "Graded 0; 3 unchanged" in run(course, "grade", "--into", course.into).output and stored(
-        "ada"
-    ) == (0, 6)
+    assert "Graded 0; 3 unchanged" in run(
+        course, "grade", "--into", course.output_folder
+    ).output and stored("ada") == (0, 6)
 
 
 @pytest.mark.slow
@@ -347,17 +351,17 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
         return {row["assignment"]: row["late_submission_penalty"] for row in records.rows(course)}
 
     submit("02-toy", "2026-01-19 00:00:00 UTC")
-    assert run(course, "grade", "--into", course.into).exit_code == 0
+    assert run(course, "grade", "--into", course.output_folder).exit_code == 0
     assert penalties() == {"02-toy": 0}
     submit("01-toy", "2026-01-12 00:00:00 UTC")
-    output = run(course, "grade", "01-toy", "--into", course.into)
+    output = run(course, "grade", "01-toy", "--into", course.output_folder)
     assert output.exit_code == 0 and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
-    output = run(course, "grade", "--into", course.into)
+    output = run(course, "grade", "--into", course.output_folder)
     assert "late −1.2" in output.output and penalties() == {
         "01-toy": 0,
         "02-toy": pytest.approx(1.2),
     }
-    page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
+    page = course.paths_of("ada", "02-toy").page.read_text(encoding="utf-8")
     assert (
         "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
     )

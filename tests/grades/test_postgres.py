@@ -81,15 +81,15 @@ def course(isolated, toy, tmp_path):
     """That course with a folder of its own for submissions and grades, and the one secret of all
     these tests.
     """
-    course = Course(root=toy.root, into=tmp_path / "grades")
-    course.into.mkdir()
+    course = Course(root=toy.root, output_folder=tmp_path / "grades")
+    course.output_folder.mkdir()
     course.secret.write_text("one for all these tests\n")
     return course
 
 
 def with_class(course, students=CLASS):
     """Hand in for these students; return the folder."""
-    folder = course.into / "submitted"
+    folder = course.output_folder / "submitted"
     for student in students:
         hand_in(folder, student, CLASS.get(student, RIGHT), toy=course)
     return folder
@@ -97,7 +97,7 @@ def with_class(course, students=CLASS):
 
 def begin(course, submitted, *more, command="grade"):
     """Start a command in a process of its own."""
-    arguments = [command, "--course", course.root, "--into", course.into]
+    arguments = [command, "--course", course.root, "--into", course.output_folder]
     arguments += ["--submitted", submitted] if command == "grade" else []
     return subprocess.Popen(
         [sys.executable, "-m", "autograder", *map(str, [*arguments, *more])],
@@ -181,26 +181,26 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
     roster.write_text(
         "id,name,email\nada,Ada Lovelace,ada@example.org\nzoe,Zoë Müller,zoe@example.org\n", "utf-8"
     )
-    other = Course(root=course.root, into=tmp_path / "other")
-    other.into.mkdir()
+    other = Course(root=course.root, output_folder=tmp_path / "other")
+    other.output_folder.mkdir()
     other.secret.write_text(course.secret.read_text())
     outputs = {}
     for where, more in ((course_there, ["--db", address]), (other, [])):
-        output = run(where, "collect", submitted, "--roster", roster, "--submitted", where.into / "in", "--yes",
-                   "--into", where.into, *more)  # fmt: skip
+        output = run(where, "collect", submitted, "--roster", roster, "--submitted", where.output_folder / "in", "--yes",
+                   "--into", where.output_folder, *more)  # fmt: skip
         assert (
             output.exit_code == 0
             and "2 students entered in" in output.output
             and "staple" not in output.output
         )
-        output = run(where, "grade", "--submitted", submitted, "--into", where.into, *more)
+        output = run(where, "grade", "--submitted", submitted, "--into", where.output_folder, *more)
         assert (
             output.exit_code == 0 and "Graded 6" in output.output and "staple" not in output.output
         )
-        assert run(where, "report", "--into", where.into, *more).exit_code == 0
-        output = run(where, "export", "--into", where.into, *more)
+        assert run(where, "report", "--into", where.output_folder, *more).exit_code == 0
+        output = run(where, "export", "--into", where.output_folder, *more)
         assert output.exit_code == 0, output.output
-        outputs[where] = (where.into / "grades.csv").read_text()
+        outputs[where] = (where.output_folder / "grades.csv").read_text()
     assert scores(course_there) == scores(other) and scores(course_there)["ada"][0] == 6
     assert (
         outputs[course_there] == outputs[other]
@@ -208,10 +208,10 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
     )
     assert (
         not course_there.gradebook.exists()
-        and not list(course_there.into.glob("*.lock"))
+        and not list(course_there.output_folder.glob("*.lock"))
         and other.gradebook.exists()
     )
-    assert "teacher" not in (course_there.into / "report.html").read_text()
+    assert "teacher" not in (course_there.output_folder / "report.html").read_text()
     # And nothing of it is graded again.
     output = run(
         course_there,
@@ -219,7 +219,7 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
         "--submitted",
         submitted,
         "--into",
-        course_there.into,
+        course_there.output_folder,
         "--db",
         address,
     )
@@ -228,7 +228,7 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
 
 def test_a_dry_run_writes_nothing(course, address):
     submitted = with_class(course, ["ada", "ben"])
-    grade = ("grade", "--submitted", submitted, "--into", course.into, "--db", address)
+    grade = ("grade", "--submitted", submitted, "--into", course.output_folder, "--db", address)
     output = run(course, *grade, "--dry-run")
     assert (
         output.exit_code == 0 and "2 new, 0 gain, 0 lose. Nothing was written." in output.output
@@ -325,7 +325,7 @@ def test_a_server_that_is_gone_ends_the_command_which_goes_on_where_it_was(cours
 @pytest.fixture
 def writer(toy, address, tmp_path):
     """A writer into an empty gradebook on the server that has the toy exercise."""
-    course = Course(root=toy.root, into=tmp_path, db=address)
+    course = Course(root=toy.root, output_folder=tmp_path, db=address)
     with gradebook.opened(course, lambda line: None) as book:
         gradebook.register(course, book, course.exercises()[0])
         yield gradebook.Writer(course, book)
@@ -357,7 +357,7 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
 
     monkeypatch.setattr(writer.gradebook.db, "commit", commit_and_drop)
     saved = writer.save("01-toy", "ada", outcome(3.0), None)
-    assert drops and saved.standing.score == 3.0 and saved == writer.saved("01-toy", "ada")
+    assert drops and saved.submission_score.score == 3.0 and saved == writer.saved("01-toy", "ada")
     rows = contents(writer.course.db_url)
     assert (
         len(rows["submitted_assignment"])
@@ -406,9 +406,9 @@ def test_the_name_of_a_grader_fits_into_application_name(monkeypatch):
 
 def test_a_row_that_the_database_refuses_stops_no_other(writer):
     # SQLite counts nothing
-    with pytest.raises(gradebook.Refused, match="value too long for type character varying"):
+    with pytest.raises(gradebook.GradeRefused, match="value too long for type character varying"):
         writer.save("01-toy", "x" * 140, outcome(3.0), None)
-    with pytest.raises(gradebook.Refused, match="NUL"):
+    with pytest.raises(gradebook.GradeRefused, match="NUL"):
         writer.save("01-toy", "ben", outcome(3.0), None, comment=lambda saved: "\0")
     writer.save("01-toy", "ada", outcome(3.0), None)
     assert set(scores(writer.course)) == {"ada"}
@@ -416,10 +416,12 @@ def test_a_row_that_the_database_refuses_stops_no_other(writer):
 
 def test_odd_names_and_texts_go_in(course, address):
     raises = 'def add(a, b):\n    raise ValueError("\\0\\ud800\\x1b[31m ü " * 3000)'
-    submitted = course.into / "submitted"
+    submitted = course.output_folder / "submitted"
     for student in ("x" * 200, "Zoë 'O\"Neill; --", "\u202ename"):
         hand_in(submitted, student, {**RIGHT, "add": raises}, toy=course)
-    output = run(course, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
+    output = run(
+        course, "grade", "--submitted", submitted, "--into", course.output_folder, "--db", address
+    )
     assert output.exit_code == 0, output.output
     grades = scores(replace(course, db=address))
     assert len(grades) == 3 and {score for score, _ in grades.values()} == {2.0}
@@ -498,7 +500,7 @@ def test_tables_of_another_nbgrader_are_recognized(toy, tmp_path, kind, request)
         if kind == "postgres"
         else f"sqlite:///{tmp_path}/gradebook.db"
     )
-    course = Course(root=toy.root, into=tmp_path, db=url)
+    course = Course(root=toy.root, output_folder=tmp_path, db=url)
     with gradebook.opened(course):
         pass
 
@@ -525,7 +527,10 @@ def test_tables_of_another_nbgrader_are_recognized(toy, tmp_path, kind, request)
 
 def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_path):
     submitted = with_class(course, ["ada", "ben"])
-    assert run(course, "grade", "--submitted", submitted, "--into", course.into).exit_code == 0
+    assert (
+        run(course, "grade", "--submitted", submitted, "--into", course.output_folder).exit_code
+        == 0
+    )
     with Gradebook(course.db_url, course.course_id) as book:
         book.find_grade("proof", "01-toy", "01-toy", "ada").manual_score = 2.5
         book.db.commit()
@@ -534,7 +539,9 @@ def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_p
         len(rows) for table, rows in contents(course.db_url).items() if table != "alembic_version"
     )
     assert gradebook.rows(moved) == gradebook.rows(course) and scores(moved) == scores(course)
-    output = run(moved, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
+    output = run(
+        moved, "grade", "--submitted", submitted, "--into", course.output_folder, "--db", address
+    )
     assert output.exit_code == 0 and "2 unchanged" in output.output
     with pytest.raises(UserError, match=r"teacher:\*\*\*@.* already has grades"):
         gradebook.copy(course.db_url, address)
@@ -605,7 +612,7 @@ def test_the_configuration_names_the_database_of_the_class_alone(configured, ser
         and "staple" not in configured.database
     )
     assert set(scores(configured)) == {"ada", "ben"} and not configured.gradebook.exists()
-    elsewhere = Course(root=configured.root, into=tmp_path)
+    elsewhere = Course(root=configured.root, output_folder=tmp_path)
     assert elsewhere.db_url == f"sqlite:///{tmp_path}/gradebook.db" and not elsewhere.has_gradebook
     assert (
         configured.has_gradebook and configured.config.CourseDirectory.db_url == configured.db_url
@@ -634,7 +641,7 @@ def test_nbgrader_commands_use_it(configured):
     nbgrader("autograde", "01-toy", "--student", "ada", "--force")
     assert scores(configured) == before
     nbgrader("generate_feedback", "01-toy", "--student", "ada", "--force")
-    page = configured.graded("ada", "01-toy").page.read_text()
+    page = configured.paths_of("ada", "01-toy").page.read_text()
     assert f"<strong>{before['ada'][0]:g}</strong> of 9 points" in page
     nbgrader("db", "student", "add", "zoe", "--last-name", "Müller")
     assert "zoe (Müller, None)" in nbgrader("db", "student", "list")

@@ -96,7 +96,7 @@ def test_common_mistakes_are_listed_with_their_students(monkeypatch, tmp_path):
         failed("eva"),
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
-    course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
+    course, path = Course(root=tmp_path, output_folder=tmp_path), tmp_path / "report.html"
     (part,) = report.write(course, path).assignments
     assert [(met.label, met.kind, met.students, met.who) for met in part.misconceptions] == [
         ("It is sqrt(d) = 2.65 times as large.", "relation", 2, ["<i>dee</i>", "ada"]),
@@ -142,7 +142,7 @@ def test_packages_that_are_not_installed_are_grouped(monkeypatch, tmp_path):
         importing("cem"),
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
-    course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
+    course, path = Course(root=tmp_path, output_folder=tmp_path), tmp_path / "report.html"
     (part,) = report.write(course, path).assignments
     sentence = (
         "2 students import packages that are not installed here: `einops` (2), `adas_tools` (1)."
@@ -175,7 +175,9 @@ def written(tmp_path_factory):
             ]
             patch.setattr(records, "all_of", lambda course: graded)
             path = tmp_path_factory.mktemp("report") / "report.html"
-            return report.write(Course(root=path.parent, into=path.parent), path, anonymous), path
+            return report.write(
+                Course(root=path.parent, output_folder=path.parent), path, anonymous
+            ), path
 
         yield write
 
@@ -218,7 +220,10 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
     (tmp_path / "locale").symlink_to(ROOT / "locale")
     path = tmp_path / "report.html"
     assert (
-        report.write(Course(root=tmp_path, into=tmp_path), path).assignments[0].checks[0].title
+        report.write(Course(root=tmp_path, output_folder=tmp_path), path)
+        .assignments[0]
+        .checks[0]
+        .title
         == title
     )
     page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")

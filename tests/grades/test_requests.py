@@ -129,14 +129,14 @@ def test_a_notebook_of_an_older_release_has_no_requests():
 
 def test_an_earlier_comment_is_no_answer_to_a_new_request():
     saved = {"add": SavedCell(comment="Well done.")}
-    (new,) = requests.begun([Request("add", "add", "why")], [], saved)
+    (new,) = requests.with_earlier_comments([Request("add", "add", "why")], [], saved)
     assert new.before == "Well done." and new.with_reply(saved).open
     later = {"add": SavedCell(comment="Well done. You are right: 4 points.")}
     assert not new.with_reply(later).open
     # the same notebook, graded once more
-    (again,) = requests.begun([Request("add", "add", "why")], [new], later)
+    (again,) = requests.with_earlier_comments([Request("add", "add", "why")], [new], later)
     assert again.before == "Well done." and not again.with_reply(later).open
-    (other,) = requests.begun([Request("add", "add", "but why?")], [new], later)
+    (other,) = requests.with_earlier_comments([Request("add", "add", "but why?")], [new], later)
     assert other.with_reply(later).open
 
 
@@ -153,7 +153,7 @@ def test_an_author_s_cell_of_that_title_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypatch):
     toy = toy_course(tmp_path / "course")
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     for exercise in course.sources():
         release(course, exercise)
 
@@ -165,11 +165,11 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
         hand_in(course.submitted, student, {**RIGHT, **answers}, change=change, toy=course)
 
     def grade():
-        output = run(course, "grade", "--into", course.into)
+        output = run(course, "grade", "--into", course.output_folder)
         assert output.exit_code == 0, output.output
 
     def page():
-        text = course.graded("ada", "01-toy").page.read_text(encoding="utf-8")
+        text = course.paths_of("ada", "01-toy").page.read_text(encoding="utf-8")
         return " ".join(BeautifulSoup(text, "html.parser").get_text().split())
 
     ask("ada", "add: <b>Why</b> not minus?", add="def add(a, b):\n    return a - b")
@@ -177,9 +177,11 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     grade()
     assert "Your regrade request on add waits for an answer." in page()
     assert "Write why at the end of your notebook, and submit it again." in page()
-    output = run(course, "report", "--into", course.into).output
+    output = run(course, "report", "--into", course.output_folder).output
     assert "1 regrade request is open." in output
-    html = BeautifulSoup((course.into / "report.html").read_text(encoding="utf-8"), "html.parser")
+    html = BeautifulSoup(
+        (course.output_folder / "report.html").read_text(encoding="utf-8"), "html.parser"
+    )
     (asked,) = html.select("li:has(> .asked)")
     assert asked.a.text == "ada" and asked.select_one(".asked").text == "<b>Why</b> not minus?"
     assert "Each element is the sum of the two." in asked.text
@@ -188,11 +190,11 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     monkeypatch.chdir(course.root)
     assert "returned" in run(course, *explain.split()[3:]).output
     assert "1 of these grades have an open regrade request." in " ".join(
-        run(course, "export", "--into", course.into).output.split()
+        run(course, "export", "--into", course.output_folder).output.split()
     )
-    anonymous = report.write(course, course.into / "anonymous.html", anonymous=True)
+    anonymous = report.write(course, course.output_folder / "anonymous.html", anonymous=True)
     assert anonymous.assignments[0].open_requests == 1 and anonymous.assignments[0].requests == []
-    assert "not minus" not in (course.into / "anonymous.html").read_text(encoding="utf-8")
+    assert "not minus" not in (course.output_folder / "anonymous.html").read_text(encoding="utf-8")
 
     with Gradebook(course.db_url, course.course_id) as book:  # what the formgrader writes
         book.find_comment(
@@ -205,7 +207,7 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
         "Your regrade request on add is answered" in page()
         and "Subtracting is not adding." in page()
     )
-    assert "regrade request" not in run(course, "report", "--into", course.into).output
+    assert "regrade request" not in run(course, "report", "--into", course.output_folder).output
 
     ask("ada", "add: But why?", add="def add(a, b):\n    return a - b")
     grade()
@@ -224,7 +226,7 @@ c.PerDay.percent = 10
 @pytest.mark.parametrize("exchange", [False, True])
 def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path, exchange):
     toy = toy_course(tmp_path / "course", LATE)
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     deadlines.path_of(course).write_text("[due]\n01-toy = 2026-01-10T00:00:00Z\n", encoding="utf-8")
     for exercise in course.sources():
         release(course, exercise)
@@ -244,7 +246,7 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path, exchange)
             secret.write_text(secrets.token_hex(64))
 
     def grade(*options):
-        output = run(course, "grade", "--into", course.into, *options)
+        output = run(course, "grade", "--into", course.output_folder, *options)
         assert output.exit_code == 0, output.output
         record = record_of(course, "ada", "01-toy")
         (row,) = records.rows(course)
@@ -266,7 +268,7 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path, exchange)
     output, *rest = grade()
     assert "Graded 0; 1 unchanged" in output and rest == [0, ["But why?"], seed]
     assert "Your regrade request on add waits" in BeautifulSoup(
-        course.graded("ada", "01-toy").page.read_text(encoding="utf-8"), "html.parser"
+        course.paths_of("ada", "01-toy").page.read_text(encoding="utf-8"), "html.parser"
     ).get_text(" ", strip=True).replace("  ", " ")
     submit(13, "add: But why?", answers=RIGHT)  # new work, and late
     output, penalty, asked, other = grade()

@@ -13,7 +13,7 @@ from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.grades.results import CellResult, Kind, Record, Saved, Standing
+from autograder.grades.results import CellResult, Kind, Record, Saved, SubmissionScore
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -187,8 +187,8 @@ RECORDS = st.builds(
     Record,
     student=TEXT,
     assignment=TEXT,
-    submission=TEXT,
-    exercise=TEXT,
+    submission_digest=TEXT,
+    release_digest=TEXT,
     seed=st.integers(0, 2**48),
     sandbox=st.booleans(),
     graded_at=TEXT,
@@ -233,7 +233,7 @@ def test_any_json_is_a_record_that_can_be_written_or_none(value, index):
 
 def test_the_scores_of_today_go_into_a_record():
     record = from_text(json.dumps(OLD)).with_saved(
-        Saved(Standing(2.5, 7.0, needs_manual_grade=True))
+        Saved(SubmissionScore(2.5, 7.0, needs_manual_grade=True))
     )
     assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (
         2.5,
@@ -241,7 +241,7 @@ def test_the_scores_of_today_go_into_a_record():
         True,
         7,
     )
-    assert {part.name for part in dataclasses.fields(Standing)} < {
+    assert {part.name for part in dataclasses.fields(SubmissionScore)} < {
         part.name for part in dataclasses.fields(Record)
     }
 
@@ -259,8 +259,8 @@ BYTES = {
 
 @pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
 def test_a_file_without_a_record_is_moved_away_and_stops_nothing(tmp_path, data):
-    course = Course(root=tmp_path, into=tmp_path)
-    path = course.graded("ada", "01-toy").record
+    course = Course(root=tmp_path, output_folder=tmp_path)
+    path = course.paths_of("ada", "01-toy").record
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     assert record_of(course, "ada", "01-toy") is None
@@ -269,8 +269,8 @@ def test_a_file_without_a_record_is_moved_away_and_stops_nothing(tmp_path, data)
 
 
 def test_a_folder_with_the_name_of_a_record_stops_nothing(tmp_path):
-    course = Course(root=tmp_path, into=tmp_path)
-    path = course.graded("ada", "01-toy").record
+    course = Course(root=tmp_path, output_folder=tmp_path)
+    path = course.paths_of("ada", "01-toy").record
     path.mkdir(parents=True)
     assert record_of(course, "ada", "01-toy") is None and history(path) == []
     write(path, "{}")

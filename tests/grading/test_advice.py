@@ -206,7 +206,7 @@ def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, mon
 
 def test_advice_is_below_checks_with_points():
     suite = Suite("checks", {})
-    suite.answers = [loader.source]
+    suite.answer_modules = [loader.source]
 
     @suite.check(weight=0)
     def advised(add, draw):
@@ -305,7 +305,7 @@ def test_grading_gives_the_points_and_no_reason_speaks_of_it(graded, student):
 
 
 def page_of(course, student):
-    path = course.graded(student, "01-toy").page
+    path = course.paths_of(student, "01-toy").page
     return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser").body
 
 
@@ -345,7 +345,7 @@ def test_the_report_counts_no_failure_and_no_points(graded):
     assert column not in _telling(columns, records)[1]
     assert ("advice", column) in _marks(records[0], columns)
     run(course, "report")
-    page = (course.into / "report.html").read_text(encoding="utf8")
+    page = (course.output_folder / "report.html").read_text(encoding="utf8")
     assert "i advice, worth no points" in page
     assert "i" in rows_of(page)["natural", "01-toy"]["marks"].values()
 
@@ -359,7 +359,9 @@ def test_check_and_explain_speak_of_it(graded):
         and "advice, worth no points" in printed
         and "FAILED" not in printed
     )
-    shown = run(course, "explain", course.graded("natural", "01-toy").record, "--check", "refuses")
+    shown = run(
+        course, "explain", course.paths_of("natural", "01-toy").record, "--check", "refuses"
+    )
     assert "advice  refuses" in shown
     assert (
         "does the same here as these listed answers: " in shown

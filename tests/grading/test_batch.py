@@ -70,7 +70,7 @@ def grades(into, course):
     with Gradebook(f"sqlite:///{into / 'gradebook.db'}", course.course_id) as book:
         for submission in book.find_assignment("01-toy").submissions:
             record = batch.record_of(
-                Course(root=course.root, into=into), submission.student.id, "01-toy"
+                Course(root=course.root, output_folder=into), submission.student.id, "01-toy"
             )
             assert submission.score == record.score and len(submission.notebooks) == 1
             assert (
@@ -212,7 +212,7 @@ def kill_a_worker():
 def graded(course, into, students=None, **more):
     """Grade some students of the class in this process; return the records."""
     with Session(
-        Course(root=course.root, into=into), course.exercises(), course.submitted, **more
+        Course(root=course.root, output_folder=into), course.exercises(), course.submitted, **more
     ) as session:
         session.submissions[:] = session.submissions[: students or COUNT]
         for _ in session.run():
@@ -321,7 +321,7 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(
     course, tmp_path, monkeypatch
 ):
     into = with_secret(tmp_path / "fault")
-    broken = Course(root=tmp_path / "broken", into=into)
+    broken = Course(root=tmp_path / "broken", output_folder=into)
     shutil.copytree(course.root, broken.root, ignore=shutil.ignore_patterns("gradebook.db"))
     checks = broken.root / "exercises" / "01-toy" / "checks.py"
     mended = checks.read_text()
@@ -359,7 +359,9 @@ def test_a_folder_that_vanishes_is_an_outcome(course, tmp_path, monkeypatch):
         return read(item, limits)
 
     monkeypatch.setattr(Submission, "read", vanish)
-    with Session(Course(root=course.root, into=into), course.exercises(), class_) as session:
+    with Session(
+        Course(root=course.root, output_folder=into), course.exercises(), class_
+    ) as session:
         list(session.run())
     (record,) = session.records
     assert record.kind == Kind.MALFORMED and "could not be read" in str(record.reason)
@@ -397,7 +399,7 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
 def test_a_graded_notebook_that_was_taken_away_stops_no_class(course, tmp_path, more):
     into = with_secret(tmp_path / "taken")
     first = list(graded(course, into, 3, jobs=1))[-1].records
-    graded_paths = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
+    graded_paths = Course(root=course.root, output_folder=into).paths_of(first[0].student, "01-toy")
     graded_paths.notebook.unlink()
     graded_paths.page.unlink()
     session = list(graded(course, into, 3 + more, jobs=1))[-1]

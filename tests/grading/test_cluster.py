@@ -638,7 +638,7 @@ def test_what_is_shipped_is_the_released_exercise_and_no_path_of_this_machine(co
     )
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         names = set(files.namelist())
-        settings = json.loads(files.read(cluster.SETTING))
+        settings = json.loads(files.read(cluster.WORKER_CONFIG))
     assert {
         "exercises/01-toy/01-toy.ipynb",
         "exercises/01-toy/checks.py",

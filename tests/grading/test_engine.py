@@ -19,7 +19,7 @@ from autograder.checking.subject import Stopwatch
 from autograder.course.cells import is_check, points_of
 from autograder.course.config import ROOT
 from autograder.grades.results import Kind
-from autograder.grading.remote import Fault
+from autograder.grading.remote import CourseCheckError
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.inside import wire
@@ -557,7 +557,7 @@ def worth(toy, guests, source, before="def f(x):\n    return 2 * x", points=4):
         nbformat.v4.new_code_cell(before),
         nbformat.v4.new_code_cell(source, metadata=mark),
     ]
-    ended = run_notebook(notebook, toy, guests).stops
+    ended = run_notebook(notebook, toy, guests).guest_ends
     return points_of(notebook.cells[1]), nbformat.writes(notebook), ended
 
 
@@ -604,7 +604,7 @@ def test_a_check_cell_uses_builtins_and_imports_of_the_judge(toy, guests):
 
 
 def test_a_check_that_cannot_be_imported_is_our_fault(toy, guests):
-    with pytest.raises(Fault, match="no_such_module"):
+    with pytest.raises(CourseCheckError, match="no_such_module"):
         worth(toy, guests, "import no_such_module")
 
 
@@ -666,7 +666,7 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     source, says = DEADLY[name]
     notebook = four(source)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    ended = run_notebook(notebook, toy, guests).stops
+    ended = run_notebook(notebook, toy, guests).guest_ends
     points = [points_of(cell) for cell in notebook.cells if is_check(cell)]
     assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
     assert says in str(ended[0][1]) and ended[0][1].kind == Kind.LIMIT
@@ -694,7 +694,7 @@ def test_a_function_that_ends_python_fails_one_check(toy, guests):
         }
     }
     notebook.cells[-1].source = "assert 1 + 1 == 2"
-    ended = run_notebook(notebook, toy, guests).stops
+    ended = run_notebook(notebook, toy, guests).guest_ends
     assert [points_of(cell) for cell in notebook.cells if is_check(cell)] == [1, 0, 1]
     assert [cell for cell, _ in ended] == ["again"]
 
@@ -704,8 +704,56 @@ def test_every_cell_deadly_still_ends(toy, guests):
     notebook.cells = [
         nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)
     ]
-    ended = run_notebook(notebook, toy, guests).stops
+    ended = run_notebook(notebook, toy, guests).guest_ends
     assert len(ended) == LIMITS.deaths and "was not run" in nbformat.writes(notebook)
+
+
+class MortalGuests:
+    """A source of guests that only pretend to run cells: the first one ends at the cell "last", and
+    each later one at the first cell that it gets.
+    """
+
+    warm = True
+
+    def __init__(self):
+        self.count = 0
+
+    def guest(self, budget):
+        self.count += 1
+        return MortalGuest("last" if self.count == 1 else "")
+
+
+class MortalGuest:
+    def __init__(self, deadly):
+        self.deadly, self.ended = deadly, None
+
+    def request(self, message, blobs, **handlers):
+        if message["op"] == "cell" and self.deadly in blobs[0].decode():
+            self.ended = Ended("it ended Python.")
+            raise self.ended
+        return {"op": "done"}, []
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["cell", "check"])
+def test_a_cell_that_no_guest_lives_to_run_is_not_blamed(toy, check):
+    earlier = [f"c{number}" for number in range(20)]
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(name, id=name) for name in [*earlier, "last"]]
+    mark = {"grade": True, "solution": False, "points": 1, "grade_id": "next", "locked": True}
+    notebook.cells.append(
+        nbformat.v4.new_code_cell("1", id="next", metadata={"nbgrader": mark} if check else {})
+    )
+    execution = run_notebook(notebook, toy, MortalGuests())
+    ended = [cell for cell, _ in execution.guest_ends]
+    assert ended == ["last", *earlier[: 2 * LIMITS.deaths]]
+    says = nbformat.writes(nbformat.v4.new_notebook(cells=notebook.cells[-1:]))
+    assert "was not run" in says and "topped" not in says
+    if check:
+        assert points_of(notebook.cells[-1]) == 0
+        assert "was not run" in str(execution.checked["next"].error)
 
 
 def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_seed(toy, guests):
@@ -790,7 +838,7 @@ def test_what_notebooks_normally_do_works(toy, guests, name):
         # an ordinary process has as many as the machine
         source, says = "print('threads 1')", "threads 1"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    assert not run_notebook(notebook, toy, guests).stops
+    assert not run_notebook(notebook, toy, guests).guest_ends
     text = nbformat.writes(notebook)
     assert says in text and '"output_type": "error"' not in text, text
 

@@ -108,7 +108,7 @@ def test_a_grade_is_explained(graded):
     """With the seed, the files and the points that it had; and still when what was handed in is
     gone.
     """
-    path = graded.graded("minus", "01-toy").record
+    path = graded.paths_of("minus", "01-toy").record
     record = json.loads(path.read_text(encoding="utf-8"))
     result = run(graded, "explain", path)
     assert result.exit_code == 0, result.output
@@ -116,7 +116,7 @@ def test_a_grade_is_explained(graded):
         f"add: 1 of 4 points, seed {record['seed']}\n" in result.output
         and "twice: 2 of 2" in result.output
     )
-    helped = graded.graded("helped", "01-toy").record
+    helped = graded.paths_of("helped", "01-toy").record
     assert "add: 4 of 4 points" in run(graded, "explain", helped, "--check", "add").output
     moved = graded.submitted.rename(graded.root / "elsewhere")
     try:
@@ -132,14 +132,14 @@ def test_a_changed_exercise_is_reported(graded):
     checks = graded.exercises()[0].released / "checks.py"
     before = checks.read_text(encoding="utf-8")
     checks.write_text(before + "\n# changed\n", encoding="utf-8")
-    result = run(graded, "explain", graded.graded("minus", "01-toy").record, "--no-sandbox")
+    result = run(graded, "explain", graded.paths_of("minus", "01-toy").record, "--no-sandbox")
     checks.write_text(before, encoding="utf-8")
     assert result.exit_code == 0 and explain.CHANGED in result.output
 
 
 @pytest.mark.slow
 def test_what_others_wrote_does_not_run_without_a_sandbox(graded, bare):
-    path = graded.graded("minus", "01-toy").record
+    path = graded.paths_of("minus", "01-toy").record
     result = run(graded, "explain", path)
     assert result.exit_code == 1 and "--no-sandbox" in str(result.exception)
     assert run(graded, "explain", path, "--no-sandbox").exit_code == 0

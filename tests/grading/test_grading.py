@@ -203,7 +203,7 @@ def test_every_submission_gets_its_grade_and_a_reason(graded, student):
         assert wanted in lines
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", student).score == points
-    page = (course.into / "feedback" / student / "01-toy" / "01-toy.html").read_text()
+    page = (course.output_folder / "feedback" / student / "01-toy" / "01-toy.html").read_text()
     assert f"<strong>{points:g}</strong> of 9 points" in page
     assert student.split("[")[0] in output
 
@@ -212,11 +212,11 @@ def test_every_submission_gets_its_grade_and_a_reason(graded, student):
 def test_unchanged_submissions_are_not_graded_again_and_keep_their_history(graded):
     course, folder, _ = graded
     before = record_of(course, "minus")
-    result = run(course, "grade", "--submitted", folder, "--into", course.into)
+    result = run(course, "grade", "--submitted", folder, "--into", course.output_folder)
     assert f"{len(CLASS)} unchanged" in result.output and "Graded 0" in result.output
     hand_in(folder, "minus", RIGHT, toy=course)
     try:
-        result = run(course, "grade", "--submitted", folder, "--into", course.into)
+        result = run(course, "grade", "--submitted", folder, "--into", course.output_folder)
         after = record_of(course, "minus")
         assert "Graded 1" in result.output
         assert (after["score"], len(after["history"]), after["history"][0]["score"]) == (
@@ -226,7 +226,7 @@ def test_unchanged_submissions_are_not_graded_again_and_keep_their_history(grade
         )
     finally:
         hand_in(folder, "minus", CLASS["minus"][0]["answers"], toy=course)
-        run(course, "grade", "--submitted", folder, "--into", course.into)
+        run(course, "grade", "--submitted", folder, "--into", course.output_folder)
     again = record_of(course, "minus")
     assert again["seed"] == before["seed"] and again["cells"] == before["cells"]
     assert [old["score"] for old in again["history"]] == [3, 6]
@@ -251,7 +251,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
     monkeypatch.setattr(GuestPool, "start", nobody)
     try:
         for pages_made in ("pages rewritten: 1", ""):
-            result = run(course, "grade", "--submitted", folder, "--into", course.into)
+            result = run(course, "grade", "--submitted", folder, "--into", course.output_folder)
             assert "Graded 0" in result.output and pages_made in result.output
             assert bool(pages_made) == ("rewritten" in result.output)
             assert "proof −0.5: graded by a person" in " ".join(result.output.split())
@@ -275,7 +275,7 @@ def test_a_manual_grade_outlives_a_regrading(graded):
         assert grade.needs_manual_grade
         grade.manual_score, grade.needs_manual_grade = 2.5, False
         book.db.commit()
-    run(course, "grade", "--force", "--submitted", folder, "--into", course.into)
+    run(course, "grade", "--force", "--submitted", folder, "--into", course.output_folder)
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", "proved").score == 8.5
         grade = book.find_grade("proof", "01-toy", "01-toy", "proved")
@@ -290,7 +290,7 @@ def by_hand(isolated, toy, tmp_path):
     shutil.copytree(
         toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
     )
-    course = Course(root=root, into=root)
+    course = Course(root=root, output_folder=root)
 
     def submit(proof, **answers):
         answers = {**RIGHT, **answers} | ({"proof": proof} if proof else {})
@@ -399,7 +399,7 @@ def with_due_date(toy, root, rule):
     )
     with (root / "nbgrader_config.py").open("a") as config:
         config.write(rule)
-    course = Course(root=root, into=root)
+    course = Course(root=root, output_folder=root)
     with gradebook.opened(course) as book:
         gradebook.register(course, book, course.exercises()[0])
     with Gradebook(course.db_url, course.course_id) as book:
@@ -460,20 +460,20 @@ def test_the_late_rule_of_the_page_subtracts_a_tenth_for_each_week(toy, tmp_path
 @pytest.mark.slow
 def test_report_and_export(graded):
     course, _, _ = graded
-    assert run(course, "report", "--into", course.into).exit_code == 0
-    page = (course.into / "report.html").read_text()
+    assert run(course, "report", "--into", course.output_folder).exit_code == 0
+    page = (course.output_folder / "report.html").read_text()
     assert 'href="feedback/minus/01-toy/01-toy.html"' in page and "You subtract." in page
     assert "http" not in page.replace("http-equiv", "")
     marks = rows_of(page)["minus", "01-toy"]["marks"]
     linked = [check for (cell, check), sign in marks.items() if (cell, sign) == ("check_add", "✗")]
     feedback = BeautifulSoup(
-        (course.into / "feedback/minus/01-toy/01-toy.html").read_text(), "html.parser"
+        (course.output_folder / "feedback/minus/01-toy/01-toy.html").read_text(), "html.parser"
     )
     assert linked and all(
         feedback.find(id=f"at-check_add.{name}")["class"] == ["failed"] for name in linked
     )
-    assert run(course, "report", "--anonymous", "--into", course.into).exit_code == 0
-    page = (course.into / "report-anonymous.html").read_text()
+    assert run(course, "report", "--anonymous", "--into", course.output_folder).exit_code == 0
+    page = (course.output_folder / "report-anonymous.html").read_text()
     assert "Student 1<" in page and "href=" not in page and '"base":""' in page
     assert (
         not any(f">{student}<" in page or f'"{student}"' in page for student in CLASS)
@@ -482,8 +482,8 @@ def test_report_and_export(graded):
     assert {student for student, _ in rows_of(page)} == {
         f"Student {number + 1}" for number in range(len(CLASS))
     }
-    assert run(course, "export", "--into", course.into).exit_code == 0
-    with (course.into / "grades.csv").open(newline="") as file:
+    assert run(course, "export", "--into", course.output_folder).exit_code == 0
+    with (course.output_folder / "grades.csv").open(newline="") as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     assert set(rows) == set(CLASS)
     assert all(
@@ -546,7 +546,7 @@ def test_nbgrader_commands_give_the_same_grades(graded, tmp_path, engine):
     shutil.copytree(
         course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
     )
-    graded_by_nbgrader = Course(root=root, into=root)
+    graded_by_nbgrader = Course(root=root, output_folder=root)
     release(graded_by_nbgrader, graded_by_nbgrader.sources()[0])
     for student in ("rita", "minus", "blank", "noisy"):
         shutil.copytree(folder / student, root / "submitted" / student)
@@ -619,7 +619,7 @@ def test_a_problem_with_a_fix_gets_no_advice_to_open_the_file(toy, tmp_path):
 
 @pytest.mark.slow
 def test_the_notebook_of_another_exercise_is_named_and_offered_to_be_placed(toy, tmp_path):
-    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    course = Course(root=tmp_path / "course", output_folder=tmp_path / "course")
     shutil.copytree(
         toy.root,
         course.root,
@@ -665,7 +665,7 @@ def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
         result,
         "exercises/01-toy/checking.zip and 1 more are missing. Run: python -m autograder release",
     )
-    assert doctor._exercises(course.root).found == "none"
+    assert doctor._exercises(course.root).value == "none"
 
 
 def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch):
@@ -838,7 +838,7 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all of the group
     output, _ = running.communicate(timeout=10)
     assert running.returncode == 130 and "Traceback" not in output, output[-2000:]
-    course = Course(root=toy.root, into=into)
+    course = Course(root=toy.root, output_folder=into)
     assert (
         batch.record_of(course, "ada", "01-toy").score == 6
         and batch.record_of(course, "bob", "01-toy") is None

@@ -22,7 +22,7 @@ from autograder.commands import doctor
 from autograder.course import imports
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import reasons
-from autograder.grading.lacking import Lacking
+from autograder.grading.lacking import MissingPackageNotes
 from autograder.grading.worker_config import WorkerConfig
 
 USED = (
@@ -145,7 +145,7 @@ CONTROL, LONG = "\x1b[2J\u202e", "a" * 10_000
 
 
 def test_nothing_is_named_that_is_there_or_no_name():
-    lacking = Lacking()
+    lacking = MissingPackageNotes()
     lacking.add(
         CELL,
         [
@@ -164,7 +164,7 @@ def test_nothing_is_named_that_is_there_or_no_name():
 
 
 def test_a_package_is_named_once_with_its_cells():
-    lacking = Lacking()
+    lacking = MissingPackageNotes()
     other = nbformat.v4.new_code_cell("from google.colab import files", id="other")
     lacking.add(
         CELL,
@@ -181,7 +181,7 @@ def test_a_package_is_named_once_with_its_cells():
 
 
 def test_names_are_bounded():
-    lacking = Lacking()
+    lacking = MissingPackageNotes()
     lacking.add(CELL, [[LONG, ""], *([f"absent_{number}", ""] for number in range(10_000))])
     names = [str(note.values["package"]) for note in lacking.notes()]
     assert len(names) == 6 and names[0] == "a" * 60 + "…"
@@ -195,7 +195,7 @@ def test_what_a_function_misses_as_it_is_called_is_named():
         error="No module named 'absent_one'",
     )
     report = Report("f", 4, 0, 1, "", [Result("values", "Adds.", 1, Status.FAILED, message)])
-    lacking = Lacking()
+    lacking = MissingPackageNotes()
     lacking.add_errors(report)
     assert [note.values for note in lacking.notes()] == [{"package": "absent_one", "cells": "f"}]
 
@@ -289,7 +289,7 @@ def test_a_course_adds_packages(added):
     title = nbformat.read(exercise.notebook, as_version=4).cells[0].source
     assert title.endswith(f"{packages.WITH_OTHERS}\n\n- `sympy`\n- `absent_one`")
     (finding,) = doctor._packages_of_course(added.root)
-    assert (finding.state, finding.found) == ("missing", "without absent_one")
+    assert (finding.state, finding.value) == ("missing", "without absent_one")
     assert "-m pip install absent_one" in finding.note
     pool = WorkerConfig(str(added.root), ("01-toy",), None, packages=("sympy",)).pool()
     assert json.loads(pool.besides) == ["sympy", "absent_one"]

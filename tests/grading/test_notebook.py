@@ -197,10 +197,10 @@ KNOWN = {
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
     theirs = notebook_with("given", "scale", "mean", names=["scale", "mean"])
-    assert file_kinds.of_which(theirs.encode(encoding), KNOWN, "01-a") == "02-b"
-    assert file_kinds.of_which(theirs.encode(encoding), KNOWN) == "02-b"
+    assert file_kinds.identify_exercise(theirs.encode(encoding), KNOWN, "01-a") == "02-b"
+    assert file_kinds.identify_exercise(theirs.encode(encoding), KNOWN) == "02-b"
     bare = theirs.replace('"id"', '"lost"').replace('"grade_id"', '"lost"')
-    assert file_kinds.of_which(bare.encode(encoding), KNOWN, "01-a") == "02-b"
+    assert file_kinds.identify_exercise(bare.encode(encoding), KNOWN, "01-a") == "02-b"
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
     ids=range(7),
 )
 def test_in_doubt_a_notebook_is_what_it_is_called(data):
-    assert file_kinds.of_which(data.encode(), KNOWN, "01-a") == "01-a"
-    assert file_kinds.of_which(data.encode(), {}, "01-a") == "01-a"
+    assert file_kinds.identify_exercise(data.encode(), KNOWN, "01-a") == "01-a"
+    assert file_kinds.identify_exercise(data.encode(), {}, "01-a") == "01-a"
 
 
 def test_a_text_that_only_quotes_an_id_is_none():

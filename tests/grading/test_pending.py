@@ -36,10 +36,10 @@ from autograder.grades.results import (
     Record,
     Saved,
     SavedCell,
-    Standing,
+    SubmissionScore,
 )
 from autograder.grading import batch
-from autograder.grading.explain import Explained, Explanation, lines
+from autograder.grading.explain import CheckExplanation, Explanation, lines
 from autograder.grading.session import Pending
 
 SEED = 5
@@ -310,7 +310,7 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         "double: 7 pending (not lost), because these checks need a machine with a GPU and Triton"
     )
     settled = record.with_saved(
-        Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)})
+        Saved(SubmissionScore(9.0, 10.0), {"check": SavedCell(has_manual_score=True, score=9.0)})
     )
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
     assert (
@@ -319,11 +319,11 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         == ["double −1: graded by a person"]
     )
     whole = record.with_saved(
-        Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)})
+        Saved(SubmissionScore(10.0, 10.0), {"check": SavedCell(has_manual_score=True, score=10.0)})
     )
     assert (
         reasons.lines_of(whole) == []
-        and reasons.lines_of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
+        and reasons.lines_of(whole.with_saved(Saved(SubmissionScore(3.0, 10.0)))) != []
     )
 
 
@@ -390,7 +390,7 @@ def course(tmp_path, monkeypatch):
 
 def graded(course, student):
     record = batch.record_of(course, student, "01-toy")
-    page = course.graded(student, "01-toy").page
+    page = course.paths_of(student, "01-toy").page
     with Gradebook(course.db_url, course.course_id) as book:
         grade = book.find_grade("check_add", "01-toy", "01-toy", student)
         return record, (grade.auto_score, bool(grade.needs_manual_grade)), page.read_text()
@@ -403,7 +403,7 @@ def output_of(capsys):
 
 @pytest.mark.slow
 def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
     shown = output_of(capsys)
     assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
     assert (
@@ -435,53 +435,53 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 2.0, "bob": 0.0}
 
     # Here they cannot be settled: nothing changes.
-    before = course.graded("ada", "01-toy").record.read_bytes()
+    before = course.paths_of("ada", "01-toy").record.read_bytes()
     with pytest.raises(UserError, match="1 submission has pending points that need a GPU"):
-        instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert course.graded("ada", "01-toy").record.read_bytes() == before
+        instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert course.paths_of("ada", "01-toy").record.read_bytes() == before
 
     # On a machine with a GPU they can; a plain run keeps the grade, and says so.
     (tmp_path / "gpu").touch()
     capsys.readouterr()
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
     assert "which this machine has: run `python -m autograder grade --pending`" in output_of(capsys)
-    assert course.graded("ada", "01-toy").record.read_bytes() == before
-    unmoved = course.graded("bob", "01-toy").record.read_bytes()
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    assert course.paths_of("ada", "01-toy").record.read_bytes() == before
+    unmoved = course.paths_of("bob", "01-toy").record.read_bytes()
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "waiting" not in output_of(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
     assert (
         again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
     )
-    assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
+    assert course.paths_of("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
 def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
     with Gradebook(course.db_url, course.course_id) as book:
         grade = book.find_grade("check_add", "01-toy", "01-toy", "ada")
         grade.manual_score, grade.needs_manual_grade = 3.5, False
         book.db.commit()
     capsys.readouterr()
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
     table = output_of(capsys)
     assert "waiting" not in table and "add −0.5: graded by a person" in table
-    assert "pending (not lost)" not in course.graded("ada", "01-toy").page.read_text()
+    assert "pending (not lost)" not in course.paths_of("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
 def test_nbgrader_autograde_marks_pending_points(course):
-    instructor.grade(course=course.root, no_sandbox=True, jobs=1)
+    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
     assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
     for student, marked in {"ada": True, "bob": False}.items():
         by_grade = graded(course, student)[1]
@@ -489,7 +489,7 @@ def test_nbgrader_autograde_marks_pending_points(course):
             row = book.find_grade("check_add", "01-toy", "01-toy", student)
             row.auto_score, row.needs_manual_grade = None, not marked
             book.db.commit()
-        notebook = nbformat.read(course.graded(student, "01-toy").notebook, as_version=4)
+        notebook = nbformat.read(course.paths_of(student, "01-toy").notebook, as_version=4)
         resources = {
             "notebook": "01-toy",
             "assignment": "01-toy",
@@ -528,14 +528,14 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
-    assert [finding.found for finding in doctor._torch()][
+    assert [finding.value for finding in doctor._torch()][
         1
     ] == "A chip, bf16" and doctor.unverified([exercise]) == []
 
 
 def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
-    explained = [Explained(result) for result in report.results]
+    explained = [CheckExplanation(result) for result in report.results]
     text = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
     assert (
         "unverified  kernel" in text

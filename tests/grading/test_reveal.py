@@ -20,7 +20,7 @@ from autograder.course.config import ROOT, Course, UserError
 from autograder.course.seeds import Origin, Seeds
 from autograder.feedback.bare_page import DISCLOSED, disclosed, disclosed_in, made_of
 from autograder.grades.records import from_text
-from autograder.grades.results import Disclosure, Saved, Standing
+from autograder.grades.results import Disclosure, Saved, SubmissionScore
 from autograder.grading import recompute, worker
 
 DIGEST = "ab" * 32
@@ -46,7 +46,7 @@ def by_hand(key, text):
 def bare(tmp_path):
     """A course with nothing released."""
     course = toy_course(tmp_path / "course")
-    return Course(root=course.root, into=course.root)
+    return Course(root=course.root, output_folder=course.root)
 
 
 def test_seeds_follow_from_the_key_and_the_key_has_the_hash(bare):
@@ -187,7 +187,7 @@ def page_with(data):
 def test_a_page_says_what_was_written_and_an_old_page_stays_up_to_date():
     disclosure = shown(files={'a "name" <b>\udcff': DIGEST}, stamp="now & then")
     assert disclosed_in(page_with(disclosure)) == disclosure and disclosed_in("<meta>") is None
-    saved = Saved(Standing(1.0, 2.0))
+    saved = Saved(SubmissionScore(1.0, 2.0))
     parts = dataclasses.asdict(saved)
     del parts["disclosure"]
     before = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
@@ -262,7 +262,7 @@ def graded(isolated, tmp_path_factory):
     day.
     """
     toy = toy_course(tmp_path_factory.mktemp("reveal") / "course")
-    course = Course(root=toy.root, into=toy.root)
+    course = Course(root=toy.root, output_folder=toy.root)
     published = run(course, "commit").output
     release(course, course.sources()[0])
     for student, answers in {"ada": RIGHT, "ben": MINUS, "cem": LUCKY}.items():
@@ -278,7 +278,7 @@ def graded(isolated, tmp_path_factory):
 def course(graded, tmp_path):
     """A copy of that class, to change."""
     shutil.copytree(graded[0].root, tmp_path / "course")
-    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    course = Course(root=tmp_path / "course", output_folder=tmp_path / "course")
     set_due(course, timedelta(days=-1))
     return course
 
@@ -299,7 +299,7 @@ def set_due(course, after, *extensions):
 
 
 def page_of(course, student):
-    return course.graded(student, "01-toy").page
+    return course.paths_of(student, "01-toy").page
 
 
 def home(course, student, folder):
@@ -532,7 +532,7 @@ def test_a_name_on_a_page_opens_no_file(revealed, tmp_path):
 @pytest.mark.slow
 def test_a_grade_of_an_earlier_release_is_reported(course):
     """Its record has a seed that follows from the secret itself, and no versions."""
-    path = course.graded("ada", "01-toy").record
+    path = course.paths_of("ada", "01-toy").record
     raw = json.loads(path.read_text())
     raw["seed"], raw["schema"] = (
         seeds.seed_for(Seeds(course).secret, "01-toy", raw["submission"]),

@@ -136,7 +136,7 @@ def graded(isolated, course):
 
 
 def page_of(course, student):
-    path = course.graded(student, "01-toy").page
+    path = course.paths_of(student, "01-toy").page
     return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser").body
 
 
@@ -362,7 +362,9 @@ def test_open_questions_are_listed_next_to_full_points(graded, course):
 def test_the_report_counts_its_mistakes_and_no_points(graded):
     course, _ = graded
     run(course, "report")
-    page = BeautifulSoup((course.into / "report.html").read_text(encoding="utf8"), "html.parser")
+    page = BeautifulSoup(
+        (course.output_folder / "report.html").read_text(encoding="utf8"), "html.parser"
+    )
     assert any("by hand, ungraded" in text_of(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []
@@ -381,7 +383,7 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
     course, _ = graded
     printed = run(course, "check", course.submitted / student / "01-toy" / "01-toy.ipynb")
     assert f"by_hand: {head}, ungraded" in printed and "6 of 6 points" in printed
-    shown = run(course, "explain", course.graded(student, "01-toy").record, "--check", "by_hand")
+    shown = run(course, "explain", course.paths_of(student, "01-toy").record, "--check", "by_hand")
     assert f"by_hand: {head}, ungraded, seed" in shown
     assert ("does the same here as these listed answers: thirds for quarters" in shown) == (
         student == "thirds"
@@ -428,9 +430,9 @@ def test_a_record_from_before_is_read(graded):
     there were such cells.
     """
     course, _ = graded
-    raw = json.loads(course.graded("done", "01-toy").record.read_text(encoding="utf8"))
+    raw = json.loads(course.paths_of("done", "01-toy").record.read_text(encoding="utf8"))
     del raw["cells"]["check_by_hand"]
-    course.graded("done", "01-toy").record.write_text(json.dumps(raw), encoding="utf8")
+    course.paths_of("done", "01-toy").record.write_text(json.dumps(raw), encoding="utf8")
     try:
         run(course, "report")
         assert "Graded 0" in run(course, "grade", "--jobs", 1)

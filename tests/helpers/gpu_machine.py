@@ -88,7 +88,7 @@ def listed():
         {check.subject for check in exercise.suite.checks if check.on == "triton"}
     )
     with kernels_interpreted():
-        trials = [answer_trials.tried(exercise, subject) for subject in with_kernels]
+        trials = [answer_trials.try_answers(exercise, subject) for subject in with_kernels]
         lacking, functions = answer_trials.to_record(exercise, trials)
     lost = {
         trial.subject: {right.name: right.lost for right in trial.right if right.lost}

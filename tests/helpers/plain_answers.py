@@ -88,7 +88,7 @@ def share(suite, subject, answer):
             checks.append(check)
     total = possible = sum(check.weight for check in checks)
     alone, passed = Suite(suite.module, {}), set()
-    alone.answers = [types.ModuleType("none")]  # nobody is told what was likely meant
+    alone.answer_modules = [types.ModuleType("none")]  # nobody is told what was likely meant
     for check in checks:
         if possible <= total / 2:
             break

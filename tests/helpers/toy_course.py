@@ -79,4 +79,6 @@ def run(course, *arguments):
 
 
 def record_of(course, student):
-    return json.loads((course.into / "autograded" / student / "01-toy" / "grade.json").read_text())
+    return json.loads(
+        (course.output_folder / "autograded" / student / "01-toy" / "grade.json").read_text()
+    )

@@ -50,8 +50,8 @@ TOKEN = "THE-TOKEN-OF-THE-GRADER"
 SOLUTION = "Because addition commutes"
 REACHED = "REACHED-THE-NETWORK"
 
-# Stands in every script, handler and address of rows 36 and 48: live, it would run, or be fetched,
-# in the browser of whoever reads.
+# In every script, handler and address of the cases that show markup: live, it would run, or be
+# fetched, in the browser of a person who reads the page.
 LIVE = "hostile_mark"
 
 
@@ -63,10 +63,8 @@ class Case:
     ----------
     name : str
         Short, fit for a folder: lower case, digits and hyphens.
-    row : int
-        Which of the numbered ways to hurt a grader it belongs to.
     does : str
-        What it does, in a few words, as the table of the book prints it.
+        What it does, in a few words, for people who read the case.
     points : dict
         The points that its check cells are worth: {"check_add": of 4, "check_twice": of 2}.
     kind : Kind
@@ -94,7 +92,6 @@ class Case:
     """
 
     name: str
-    row: int
     does: str
     points: dict
     kind: Kind

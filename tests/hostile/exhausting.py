@@ -1,6 +1,4 @@
-"""Submissions that try to use time or memory that no limit sees, or to make the grader at fault
-(rows 44, 46, 50).
-"""
+"""Submissions that try to use time or memory that no limit sees, or to make the grader at fault"""
 
 import textwrap
 
@@ -25,9 +23,9 @@ WIRE = code(
 COMPUTES = "start = time.monotonic()\nwhile time.monotonic() < start + 0.03:\n    pass\n"
 
 
-def holds(name, row, does, text, says=""):
+def holds(name, does, text, says=""):
     """Return a case whose cell `add` goes on for long, or takes much, and defines nothing."""
-    return Case(name, row, does, TWICE, Kind.LIMIT, says=says, cells={"add": code(text)})
+    return Case(name, does, TWICE, Kind.LIMIT, says=says, cells={"add": code(text)})
 
 
 def before_the_checks(*texts):
@@ -40,7 +38,7 @@ def before_the_checks(*texts):
     return edit
 
 
-def asks(name, row, does, text, **more):
+def asks(name, does, text, **more):
     """Return a case whose `add` is wrong, so that the course's stands in for it while the wrong
     `twice` calls it.
     """
@@ -49,14 +47,13 @@ def asks(name, row, does, text, **more):
         + textwrap.indent(code(text), "    ")
         + "\n    return 0"
     )
-    return Case(name, row, does, NONE, cells={**ZERO, "twice": twice}, **more)
+    return Case(name, does, NONE, cells={**ZERO, "twice": twice}, **more)
 
 
 CASES = [
-    # 44: time that no limit sees
+    # Time that no limit sees
     holds(
         "waits-in-vfork",
-        44,
         "waits for a child process in vfork, while it looks busy",
         """
         import ctypes
@@ -69,7 +66,6 @@ CASES = [
     ),
     holds(
         "brief-children",
-        44,
         "computes in child processes that end before they are counted",
         f"""
 import os, time
@@ -84,7 +80,6 @@ while time.monotonic() < end:
     ),
     holds(
         "brief-children-unawaited",
-        44,
         "computes in brief child processes that the system is told to forget",
         f"""
 import os, signal, time
@@ -100,7 +95,6 @@ while time.monotonic() < end:
     ),
     holds(
         "brief-orphans",
-        44,
         "computes in brief grandchild processes, which no process waits for",
         f"""
 import os, time
@@ -117,7 +111,6 @@ while time.monotonic() < end:
     ),
     Case(
         "sleeps-again-and-again",
-        44,
         "sleeps in forty cells, a little less than the limit of a cell in each",
         NONE,
         Kind.LIMIT,
@@ -126,7 +119,6 @@ while time.monotonic() < end:
     ),
     Case(
         "computes-anew-in-each-guest",
-        44,
         "computes in three cells, and ends Python, so that they run again",
         NONE,
         Kind.LIMIT,
@@ -142,7 +134,6 @@ while time.monotonic() < end:
     ),
     holds(
         "frame-trickled",
-        44,
         "sends the judge a frame, one byte every half second",
         WIRE
         + "\n"
@@ -159,14 +150,12 @@ while time.monotonic() < end:
     ),
     holds(
         "half-a-frame",
-        44,
         "sends the judge half a frame, and sleeps",
         WIRE + '\nif wire:\n    os.write(wire, struct.pack("!II", 1000, 0))\ntime.sleep(90)',
         says="idle",
     ),
     holds(
         "outputs-trickled",
-        44,
         "clears its output fifty times a second, and does nothing else",
         """
         import time
@@ -179,7 +168,6 @@ while time.monotonic() < end:
     ),
     asks(
         "course-answer-slow",
-        44,
         "has the course's own `add` multiply matrices for minutes, in one call of NumPy",
         "add(np.ones((1900, 1900), np.float16), 0)",
         kind=Kind.LIMIT,
@@ -187,7 +175,6 @@ while time.monotonic() < end:
     ),
     asks(
         "course-answer-slow-again-and-again",
-        44,
         "has the course's own `add` multiply smaller matrices, in many calls of several threads",
         """
         import threading
@@ -205,7 +192,6 @@ while time.monotonic() < end:
     ),
     asks(
         "course-answer-too-large",
-        44,
         "gives the course's own `add` more numbers than any check has",
         """
         try:
@@ -217,17 +203,15 @@ while time.monotonic() < end:
         """,
         kind=Kind.WRONG,
     ),
-    # 46: memory that no limit sees
+    # Memory that no limit sees
     asks(
         "course-answer-memory",
-        46,
         "has the course's own `add` make a matrix of 1.8 GB",
         "add(np.ones((30_000, 1), np.float16), 0)",
         kind=Kind.WRONG,
     ),
     holds(
         "shared-map",
-        46,
         "fills 1,500 MB of a shared map, and then waits",
         """
         import mmap, time
@@ -240,7 +224,6 @@ while time.monotonic() < end:
     ),
     holds(
         "shared-map-of-children",
-        46,
         "fills a shared map of 1,500 MB in fifteen child processes, 100 MB in each",
         """
         import mmap, os, time
@@ -257,7 +240,6 @@ while time.monotonic() < end:
     ),
     holds(
         "socket-buffers",
-        46,
         "fills the buffers of as many sockets as twenty child processes can have",
         """
         import os, socket, time
@@ -283,10 +265,9 @@ while time.monotonic() < end:
         """,
         says="memory",
     ),
-    # 50: choosing infrastructure
+    # Choosing infrastructure
     Case(
         "signals-to-process-1",
-        50,
         "sends every signal to process 1, if it sees only a few processes",
         ALL,
         Kind.RIGHT,

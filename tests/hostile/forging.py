@@ -1,7 +1,6 @@
-"""Submissions that try to get points they have not earned (rows 1 to 17, and 52).
+"""Submissions that try to get points they have not earned.
 
-In row 52, they try to gain by the course's answer that stands in for a function of theirs which
-fails.
+Some try to gain by the course's answer, which is used in place of a function of theirs that fails.
 """
 
 import nbformat
@@ -23,14 +22,14 @@ from hostile.case import (
 )
 
 
-def forged(name, row, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):
+def forged(name, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):
     """Return a case whose cell `add` holds the attack; unless it has its own, answers are worth
     nothing.
     """
     text = code(text)
     if "def add(" not in text:
         text += "\n\n" + ZERO["add"]
-    return Case(name, row, does, points, kind, cells={"add": text, "twice": twice}, **more)
+    return Case(name, does, points, kind, cells={"add": text, "twice": twice}, **more)
 
 
 def tagged(*tags):
@@ -124,11 +123,10 @@ def add(a, b):
 """
 
 CASES = [
-    # 1: equality
-    forged("eq-always-true", 1, "returns an object equal to everything", YES),
+    # Equality
+    forged("eq-always-true", "returns an object equal to everything", YES),
     forged(
         "eq-array-subclass",
-        1,
         "returns an array whose comparisons and differences lie",
         """
         import numpy as np
@@ -150,7 +148,6 @@ CASES = [
     ),
     forged(
         "float-subclass",
-        1,
         "returns a float whose comparisons lie",
         """
         class Near(float):
@@ -167,7 +164,6 @@ CASES = [
     ),
     forged(
         "class-claims-array",
-        1,
         "returns an object that claims to be of class ndarray",
         """
         import numpy as np
@@ -181,10 +177,9 @@ CASES = [
             return Claims()
         """,
     ),
-    # 2: display
+    # Display
     forged(
         "displayhook-call",
-        2,
         "displays a result of 4 points inside the function under test",
         """
         import sys
@@ -195,7 +190,6 @@ CASES = [
     ),
     forged(
         "displayhook-replaced",
-        2,
         "replaces the display hook by one that always shows 2 points",
         """
         import sys
@@ -210,7 +204,6 @@ CASES = [
     ),
     forged(
         "formatter-for-floats",
-        2,
         "makes every float print itself as 2 points",
         """
         from IPython import get_ipython
@@ -220,7 +213,6 @@ CASES = [
     ),
     forged(
         "pre-run-hook",
-        2,
         "shows 2 points before every cell",
         """
         from IPython import get_ipython
@@ -230,7 +222,6 @@ CASES = [
     ),
     forged(
         "round-patched",
-        2,
         "replaces the built-in round, so that every score becomes 2",
         """
         import builtins
@@ -239,7 +230,6 @@ CASES = [
     ),
     forged(
         "score-is-nan",
-        16,
         "makes check cells evaluate to nan",
         """
         from IPython import get_ipython
@@ -249,7 +239,6 @@ CASES = [
     ),
     forged(
         "score-is-none",
-        16,
         "makes check cells evaluate to none",
         """
         from IPython import get_ipython
@@ -259,7 +248,6 @@ CASES = [
     ),
     forged(
         "score-is-negative",
-        16,
         "makes check cells evaluate to negative",
         """
         from IPython import get_ipython
@@ -267,10 +255,9 @@ CASES = [
         plain.for_type(float, lambda value, printer, cycle: printer.text("-3"))
         """,
     ),
-    # 3, 4, 5: the shell
+    # The shell
     forged(
         "input-transformer",
-        3,
         "turns later cells into pass, by an input transformer",
         """
         from IPython import get_ipython
@@ -280,7 +267,6 @@ CASES = [
     ),
     forged(
         "ast-transformer",
-        4,
         "replaces calls of checks by 2 points, by an AST transformer",
         """
         import ast
@@ -295,7 +281,6 @@ CASES = [
     ),
     forged(
         "run-cell-stub",
-        5,
         "replaces the shell's run_cell_async by a stub that reports success",
         """
         from IPython import get_ipython
@@ -307,7 +292,6 @@ CASES = [
     ),
     forged(
         "do-execute-stub",
-        5,
         "replaces the kernel's do_execute by a stub",
         """
         from IPython import get_ipython
@@ -319,7 +303,6 @@ CASES = [
     ),
     forged(
         "exec-patched",
-        5,
         "replaces exec and compile for everything that follows",
         """
         import builtins
@@ -336,10 +319,9 @@ CASES = [
         )
         """,
     ),
-    # 6: metadata
+    # Metadata
     Case(
         "tag-skip",
-        6,
         "tags check cells skip-execution",
         NONE,
         Kind.WRONG,
@@ -348,7 +330,6 @@ CASES = [
     ),
     Case(
         "tag-raises",
-        6,
         "allows errors in check cells, by metadata",
         NONE,
         Kind.WRONG,
@@ -357,7 +338,6 @@ CASES = [
     ),
     Case(
         "check-cell-raw",
-        6,
         "turns check cells into raw cells",
         NONE,
         Kind.WRONG,
@@ -366,7 +346,6 @@ CASES = [
     ),
     Case(
         "check-cell-markdown",
-        6,
         "turns check cells into text, by accident; all is right",
         ALL,
         Kind.RIGHT,
@@ -374,17 +353,15 @@ CASES = [
     ),
     Case(
         "outputs-forged",
-        6,
         "stores outputs that claim full points",
         NONE,
         Kind.WRONG,
         cells=ZERO,
         edit=answered,
     ),
-    # 7: patches
+    # Patches
     forged(
         "patch-testing",
-        7,
         "replaces numpy's and torch's own comparisons",
         """
         import numpy as np
@@ -396,7 +373,6 @@ CASES = [
     ),
     forged(
         "patch-expect",
-        7,
         "replaces the comparisons of the checks",
         """
         import checking, checking.expect
@@ -406,7 +382,6 @@ CASES = [
     ),
     forged(
         "patch-run",
-        7,
         "replaces the checks' run function in a cell of its own",
         "pass",
         edit=extra(
@@ -415,7 +390,6 @@ CASES = [
     ),
     forged(
         "patch-suite",
-        7,
         "replaces the method that counts passed checks",
         """
         from autograder.checking import suite
@@ -429,7 +403,6 @@ CASES = [
     ),
     forged(
         "patch-numpy-add",
-        7,
         "replaces np.add by its own wrong function",
         """
         import numpy as np
@@ -441,7 +414,6 @@ CASES = [
     ),
     forged(
         "patch-numpy-array",
-        7,
         "replaces np.array, which reads results",
         """
         import sys
@@ -462,7 +434,6 @@ CASES = [
     ),
     forged(
         "patch-random",
-        7,
         "replaces numpy's random numbers, so that all inputs are zero",
         """
         import numpy as np
@@ -480,7 +451,6 @@ CASES = [
     ),
     forged(
         "fake-module",
-        7,
         "replaces the checks by a module of its own",
         """
         import sys, types
@@ -491,7 +461,6 @@ CASES = [
     ),
     forged(
         "import-hook",
-        7,
         "replaces modules by its own, with an import hook",
         """
         import sys, types, importlib.abc, importlib.machinery
@@ -504,10 +473,9 @@ CASES = [
         sys.meta_path.insert(0, Finder())
         """,
     ),
-    # 8, 9: objects that lie
+    # Objects that lie
     forged(
         "torch-function-lies",
-        8,
         "returns a tensor that answers every torch function as it likes",
         """
         import torch
@@ -523,7 +491,6 @@ CASES = [
     ),
     forged(
         "array-function-lies",
-        8,
         "returns an array that answers every numpy function as it likes",
         """
         import numpy as np
@@ -541,7 +508,6 @@ CASES = [
     ),
     forged(
         "array-ufunc-plain",
-        8,
         "returns an object that is not an array, with a lying __array_ufunc__ and "
         "__array_interface__",
         """
@@ -560,7 +526,6 @@ CASES = [
     ),
     forged(
         "fake-tensor",
-        8,
         "returns an object that poses as a tensor and fetches the expected values from its caller",
         """
         import sys
@@ -585,7 +550,6 @@ CASES = [
     ),
     forged(
         "changes-on-each-read",
-        9,
         "returns an object that shows another value each time it is read",
         """
         import itertools
@@ -605,7 +569,6 @@ CASES = [
     ),
     forged(
         "changed-by-a-thread",
-        9,
         "returns an array that a thread keeps changing",
         """
         import threading, time
@@ -621,10 +584,9 @@ CASES = [
         """,
         points=SHAPE,
     ),
-    # 10: the channel
+    # The channel
     forged(
         "kernel-message",
-        10,
         "sends a kernel message that claims 2 points",
         """
         from IPython import get_ipython
@@ -639,7 +601,6 @@ CASES = [
     ),
     forged(
         "writes-all-descriptors",
-        10,
         "writes a forged reply to every open file descriptor",
         """
         import os
@@ -657,7 +618,6 @@ CASES = [
     ),
     forged(
         "writes-while-called",
-        10,
         "writes a forged reply to every open file descriptor when its function is called",
         """
         import os
@@ -677,7 +637,6 @@ CASES = [
     ),
     forged(
         "writes-by-socket",
-        10,
         "treats every descriptor as a socket and sends a forged reply",
         """
         import socket
@@ -699,7 +658,6 @@ CASES = [
     ),
     forged(
         "patches-serializers",
-        10,
         "replaces json, struct, pickle and numpy's readers, which a grader may use",
         """
         import json, pickle, struct
@@ -712,10 +670,9 @@ CASES = [
         """,
         may=Kind.HOSTILE,
     ),
-    # 11: pickles
+    # Pickles
     forged(
         "pickle-reduce",
-        11,
         "returns an object that, copied or unpickled, runs code against the checks",
         """
         class Runs:
@@ -733,7 +690,6 @@ CASES = [
     ),
     forged(
         "pickle-in-array",
-        11,
         "returns an array of objects that, copied or unpickled, run code against the checks",
         """
         import numpy as np
@@ -744,10 +700,9 @@ CASES = [
             return np.array([[Runs()]], dtype=object)
         """,
     ),
-    # 12: exits
+    # Exits
     forged(
         "exit-in-function",
-        12,
         "calls sys.exit(0) inside the function under test",
         "import sys\ndef add(a, b):\n    sys.exit(0)",
         points=TWICE,
@@ -757,16 +712,14 @@ CASES = [
     ),
     forged(
         "exit-at-import",
-        12,
         "raises SystemExit(0) in both solution cells",
         "raise SystemExit(0)",
         twice="raise SystemExit(0)",
         may=Kind.LIMIT,
     ),
-    # 13: frames and garbage
+    # Frames and garbage
     forged(
         "walks-frames",
-        13,
         "walks its callers' frames and marks every check as passed",
         """
         import sys
@@ -784,7 +737,6 @@ CASES = [
     ),
     forged(
         "gc-weights",
-        13,
         "finds the checks through the garbage collector and sets their weights to 0",
         """
         import gc
@@ -799,7 +751,6 @@ CASES = [
     ),
     forged(
         "gc-expected",
-        13,
         "searches the garbage collector for arrays of the inputs' shape and returns one",
         """
         import gc
@@ -813,7 +764,6 @@ CASES = [
     ),
     forged(
         "traces-checks",
-        13,
         "traces the checks and swaps the result for the expected values",
         """
         import sys
@@ -828,10 +778,9 @@ CASES = [
         """,
         points=SHAPE,
     ),
-    # 14: altered cells
+    # Altered cells
     Case(
         "altered-points",
-        14,
         "edits the points to 500 and the check's source",
         NONE,
         Kind.HOSTILE,
@@ -841,7 +790,6 @@ CASES = [
     ),
     Case(
         "altered-source",
-        14,
         "appends full points to the locked checks; its answers are wrong",
         NONE,
         Kind.HOSTILE,
@@ -851,7 +799,6 @@ CASES = [
     ),
     Case(
         "altered-but-right",
-        14,
         "edits the locked checks although its answers are right",
         ALL,
         Kind.HOSTILE,
@@ -860,7 +807,6 @@ CASES = [
     ),
     Case(
         "altered-points-only",
-        14,
         "edits only the points in the metadata",
         NONE,
         Kind.HOSTILE,
@@ -869,17 +815,15 @@ CASES = [
     ),
     Case(
         "invented-check",
-        14,
         "adds a check cell of its own, worth 500 points",
         ALL,
         Kind.RIGHT,
         edit=bonus,
         may=Kind.HOSTILE,
     ),
-    # 15, 16: answers that are none
+    # Answers that are none
     forged(
         "hard-coded",
-        15,
         "imports the checks, guesses the seed and returns a table of answers",
         """
         import os
@@ -893,7 +837,6 @@ CASES = [
     ),
     forged(
         "knows-its-check",
-        15,
         "answers by the name of the check that calls it",
         """
         import sys
@@ -909,7 +852,6 @@ CASES = [
     ),
     forged(
         "all-nan",
-        16,
         "returns NaN everywhere",
         "import numpy as np\ndef add(a, b):\n    return np.full(a.shape, np.nan)",
         points=SHAPE,
@@ -917,7 +859,6 @@ CASES = [
     ),
     forged(
         "all-infinite",
-        16,
         "returns infinity everywhere",
         "import numpy as np\ndef add(a, b):\n    return np.full(a.shape, np.inf)",
         points=SHAPE,
@@ -925,7 +866,6 @@ CASES = [
     ),
     forged(
         "zeroed-inputs",
-        16,
         "sets its inputs to zero and returns them",
         "def add(a, b):\n    a[...] = 0\n    b[...] = 0\n    return a",
         points=SHAPE,
@@ -933,7 +873,6 @@ CASES = [
     ),
     forged(
         "lies-about-what-is-missing",
-        16,
         "says that packages, and odder things, are not installed",
         f"""
         import sys
@@ -946,10 +885,9 @@ CASES = [
         """,
         says="The cell add, which should define it, raised ModuleNotFoundError",
     ),
-    # 17: the library does it
+    # The library does it
     Case(
         "library-function",
-        17,
         "calls the library function that the exercise asks to write",
         ALL,
         Kind.RIGHT,
@@ -960,44 +898,38 @@ CASES = [
     ),
     Case(
         "operator-module",
-        17,
         "takes the function from Python's operator module",
         ALL,
         Kind.RIGHT,
         cells={"add": "from operator import add"},
     ),
-    # 52: the course's answer in the place of a student's
+    # The course's answer in the place of a student's
     forged(
         "names-a-failing-function",
-        52,
         "names a function that fails in a line that never runs",
         ZERO["add"],
         twice="def twice(a):\n    if 0:\n        add(a, a)\n    return 0",
     ),
     forged(
         "names-an-unwritten-function",
-        52,
         "names a function that is not written in a line that never runs",
         LEFT["add"],
         twice="def twice(a):\n    return 0\n    add(a, a)",
     ),
     forged(
         "derived-from-a-failing-class",
-        52,
         "derives a class that does nothing right from one that fails",
         "class add:\n    def __new__(cls, a, b):\n        return 0",
         twice="class twice(add):\n    def __new__(cls, a):\n        return 0",
     ),
     forged(
         "calls-and-throws-away",
-        52,
         "calls a function that fails, and returns something else that is wrong",
         ZERO["add"],
         twice="def twice(a):\n    add(a, a)\n    return 0",
     ),
     forged(
         "says-what-it-is-built-on",
-        52,
         "answers itself, for the guest, which functions its code names",
         """
         import gc
@@ -1017,7 +949,6 @@ CASES = [
     ),
     Case(
         "built-on-a-failing-function",
-        52,
         "gets one function wrong that another one, which is right, is built on",
         TWICE,
         Kind.WRONG,

@@ -1,4 +1,4 @@
-"""Honest submissions that are odd, and honest accidents (rows 34 to 40)."""
+"""Honest submissions that are odd, and honest accidents."""
 
 import nbformat
 
@@ -21,7 +21,7 @@ from hostile.case import (
 FIRST = RIGHT["add"] + "\n\n"
 
 
-def odd(name, does, add, row=38, points=ALL, kind=Kind.RIGHT, twice=None, **more):
+def odd(name, does, add, points=ALL, kind=Kind.RIGHT, twice=None, **more):
     """Return a case with this text in the cell `add` (after the right answer where it defines
     none).
     """
@@ -30,7 +30,6 @@ def odd(name, does, add, row=38, points=ALL, kind=Kind.RIGHT, twice=None, **more
         text = FIRST + text
     return Case(
         name,
-        row,
         does,
         points,
         kind,
@@ -42,7 +41,7 @@ def odd(name, does, add, row=38, points=ALL, kind=Kind.RIGHT, twice=None, **more
 def returns(name, does, expression, points=ALL, kind=Kind.RIGHT, **more):
     """Return a case whose `add` returns an expression of a and b."""
     text = f"import numpy as np\nimport torch\n\ndef add(a, b):\n    return {expression}"
-    return Case(name, more.pop("row", 38), does, points, kind, cells={"add": text}, **more)
+    return Case(name, does, points, kind, cells={"add": text}, **more)
 
 
 def gives(name, does, expression, **more):
@@ -50,7 +49,6 @@ def gives(name, does, expression, **more):
     text = f"import numpy as np\n\ndef twice(a):\n    return {expression}"
     return Case(
         name,
-        more.pop("row", 38),
         does,
         ADD,
         more.pop("kind", Kind.WRONG),
@@ -64,7 +62,7 @@ def shows(name, does, markup, how="display(HTML({}))", **more):
     text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(
         repr(markup)
     )
-    return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
+    return Case(name, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
 
 
 def elsewhere(
@@ -85,22 +83,20 @@ def elsewhere(
         notebook.cells[at:at] = [nbformat.v4.new_code_cell(code(text)) for text in texts]
         files({"mine.py": f"{RIGHT['add']}\n\n\n{RIGHT['twice']}"})(notebook, folder)
 
-    return Case(name, 35, does, points, kind, says=says, cells={**LEFT, **(cells or {})}, edit=edit)
+    return Case(name, does, points, kind, says=says, cells={**LEFT, **(cells or {})}, edit=edit)
 
 
 BOTH = RIGHT["add"] + "\n\n\n" + RIGHT["twice"]
 
 
-def own(
-    name, does, text, row=35, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more
-):
+def own(name, does, text, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more):
     """Return a case with a cell of the student's own before a check cell."""
-    return Case(name, row, does, points, kind, edit=extra(text, before=before, kind=cell), **more)
+    return Case(name, does, points, kind, edit=extra(text, before=before, kind=cell), **more)
 
 
 def beside(name, does, texts, cells=None, points=ALL, kind=Kind.RIGHT):
     """Return a case with these files beside the notebook."""
-    return Case(name, 37, does, points, kind, cells=cells or {}, edit=files(texts))
+    return Case(name, does, points, kind, cells=cells or {}, edit=files(texts))
 
 
 EVIL = "def run(subject, points):\n    return points\n"
@@ -110,7 +106,7 @@ builtins.round = lambda value, digits=None: 2.0
 """
 
 CASES = [
-    # 34: warnings
+    # Warnings
     odd(
         "warns",
         "warns when called",
@@ -120,7 +116,6 @@ CASES = [
             warnings.warn("this is deprecated")
             return a + b
         """,
-        row=34,
     ),
     odd(
         "warnings-as-errors",
@@ -132,7 +127,6 @@ CASES = [
             warnings.warn("this is deprecated")
             return a + b
         """,
-        row=34,
     ),
     odd(
         "logs-to-stderr",
@@ -145,7 +139,6 @@ CASES = [
             print("adding", file=sys.stderr)
             return a + b
         """,
-        row=34,
     ),
     odd(
         "divides-by-zero",
@@ -156,9 +149,8 @@ CASES = [
             np.log(np.zeros(3)) / np.zeros(3)
             return a + b
         """,
-        row=34,
     ),
-    # 35: what notebooks allow
+    # What notebooks allow
     own("asks-for-input", "asks for input in a cell of its own", "name = input('Your name? ')"),
     own("shell-cell", "has a cell in bash", "%%bash\necho hello\nls | head -3"),
     own(
@@ -171,10 +163,8 @@ CASES = [
         "times things and asks for help",
         "%timeit -n 10 -r 1 add(1, 2)\nadd?\n%matplotlib inline\n%who",
     ),
-    odd(
-        "timed-cell", "times its solution cell", "%%time\ndef add(a, b):\n    return a + b", row=35
-    ),
-    # 35: what the grader's machine lacks
+    odd("timed-cell", "times its solution cell", "%%time\ndef add(a, b):\n    return a + b"),
+    # What the grader's machine lacks
     odd(
         "packages-not-used",
         "imports packages that are not installed, and does without them",
@@ -187,7 +177,6 @@ CASES = [
         def add(a, b):
             return np.add(a, b)
         """,
-        row=35,
         says="`absent_frames` is neither installed",
     ),
     odd(
@@ -195,7 +184,6 @@ CASES = [
         "uses a package that is not installed",
         "from absent_einsum import einsum\n\ndef add(a, b):\n    return einsum(a, b, 'i j, i j -> "
         "i j')",
-        row=35,
         points=TWICE,
         kind=Kind.WRONG,
         says="absent_einsum",
@@ -204,7 +192,6 @@ CASES = [
         "package-in-its-place",
         "imports its answer from a package that is not installed",
         "from absent_answers import add",
-        row=35,
         points=TWICE,
         kind=Kind.WRONG,
         says="absent_answers",
@@ -222,13 +209,11 @@ CASES = [
             def add(a, b):
                 return a + b
         """,
-        row=35,
     ),
     odd(
         "package-in-a-block",
         "imports a package that is not installed inside a block",
         "if True:\n    import absent_einsum\n\ndef add(a, b):\n    return a + b",
-        row=35,
         points=TWICE,
         kind=Kind.WRONG,
         says="absent_einsum",
@@ -246,7 +231,6 @@ CASES = [
         def add(a, b):
             return a + b
         """,
-        row=35,
         says="`%no_such_magic` does not work",
     ),
     *(
@@ -254,7 +238,6 @@ CASES = [
             f"magic-{magic}",
             f"begins its solution cell with %%{magic}",
             f"%%{magic}{more}\ndef add(a, b):\n    return a + b",
-            row=35,
             points=points,
             kind=kind,
             says=says,
@@ -326,7 +309,6 @@ CASES = [
         "dies-in-own-cell",
         "raises an error in a cell of its own",
         "raise RuntimeError('half-way')",
-        row=40,
     ),
     own(
         "names-taken",
@@ -340,7 +322,7 @@ CASES = [
         "sum = 0\nlist = [1]\nfloat = None\nround = max = len = 'mine'\nprint = 3",
         before="check_add",
     ),
-    # 36: scripts
+    # Scripts
     shows("script-in-html", "displays HTML with a script", f"<script>{LIVE}()</script>"),
     shows(
         "image-with-handler",
@@ -384,14 +366,12 @@ CASES = [
         "script-in-text",
         "has a script in a text cell",
         f'# Hello\n<script>{LIVE}()</script>\n<img src="none" onerror="{LIVE}()">',
-        row=36,
         cell="markdown",
     ),
     own(
         "script-in-raw",
         "has a script in a raw cell",
         f"<script>{LIVE}()</script>",
-        row=36,
         cell="raw",
     ),
     odd(
@@ -401,7 +381,6 @@ CASES = [
         def add(a, b):
             raise ValueError("</pre><script>{LIVE}()</script>")
         """,
-        row=36,
         points=TWICE,
         kind=Kind.WRONG,
     ),
@@ -409,9 +388,8 @@ CASES = [
         "terminal-codes",
         "prints terminal codes, control characters and half a character",
         "print('\\x1b[2J\\x1b]0;title\\x07 \\x00 \\x08 \\r \\u202e')\nprint('\\ud83d')",
-        row=36,
     ),
-    # 37: files beside the notebook
+    # Files beside the notebook
     beside(
         "file-torch",
         "has a file torch.py next to it",
@@ -476,7 +454,7 @@ CASES = [
             "+ zero"
         },
     ),
-    # 38: side effects
+    # Side effects
     odd(
         "changes-in-place",
         "adds to its argument in place",
@@ -609,7 +587,6 @@ CASES = [
     ),
     Case(
         "deletes-afterwards",
-        38,
         "deletes its function after the check",
         ALL,
         Kind.RIGHT,
@@ -617,7 +594,6 @@ CASES = [
     ),
     Case(
         "redefined-afterwards",
-        38,
         "overwrites its function after the check",
         ALL,
         Kind.RIGHT,
@@ -707,13 +683,11 @@ CASES = [
         "error-after-definition",
         "has a cell that fails after the function is defined",
         "def add(a, b):\n    return a + b\n\nadd(1)\nraise SystemExit",
-        row=40,
     ),
     odd(
         "error-before-definition",
         "has a cell that fails before the function is defined",
         "print(undefined)\n\ndef add(a, b):\n    return a + b",
-        row=40,
         points=TWICE,
         kind=Kind.WRONG,
         says="add",
@@ -736,7 +710,6 @@ CASES = [
         "recursion",
         "calls itself forever",
         "def add(a, b):\n    return add(b, a)",
-        row=40,
         points=TWICE,
         kind=Kind.WRONG,
         says="RecursionError",
@@ -745,7 +718,6 @@ CASES = [
         "interrupts",
         "raises KeyboardInterrupt",
         "def add(a, b):\n    raise KeyboardInterrupt",
-        row=40,
         points=TWICE,
         kind=Kind.WRONG,
     ),
@@ -760,7 +732,6 @@ CASES = [
         def add(a, b):
             raise Odd
         """,
-        row=40,
         points=TWICE,
         kind=Kind.WRONG,
     ),
@@ -768,7 +739,6 @@ CASES = [
         "error-of-50-mb",
         "raises an error with a text of 50 MB",
         "def add(a, b):\n    raise ValueError('x' * 50_000_000)",
-        row=40,
         points=TWICE,
         kind=Kind.WRONG,
         may=Kind.LIMIT,
@@ -872,7 +842,7 @@ CASES = [
         "type('a' * 10**6, (), {'__repr__': lambda s: 1 / 0, '__reduce_ex__': lambda s, v: 1 / "
         "0})()",
     ),
-    # 39: points over the maximum
+    # Points over the maximum
     odd(
         "fractional-points",
         "displays 4.5 of 4 points; its answer is right",
@@ -882,21 +852,18 @@ CASES = [
             sys.displayhook(4.5)
             return a + b
         """,
-        row=39,
     ),
     odd(
         "score-of-a-billion",
         "makes every score a billion",
         PATCH.replace("2.0", "1e9") + ZERO["add"],
-        row=39,
         points=NONE,
         kind=Kind.WRONG,
         twice=ZERO["twice"],
     ),
-    # 40: half-way
+    # Half-way
     Case(
         "second-cell-dies",
-        40,
         "has a last solution cell that fails; the one before counts",
         ADD,
         Kind.WRONG,
@@ -905,7 +872,6 @@ CASES = [
     ),
     Case(
         "nothing-written",
-        40,
         "is submitted unchanged",
         NONE,
         Kind.WRONG,

@@ -1,4 +1,4 @@
-"""Submissions that try to read or write what is not theirs, or to send it away (rows 18 to 21)."""
+"""Submissions that try to read or write what is not theirs, or to send it away."""
 
 from autograder.grades.results import Kind
 from hostile.case import (
@@ -20,14 +20,13 @@ from hostile.case import (
 FIRST = RIGHT["add"] + "\n\n"
 
 
-def nosy(name, row, does, text, points=ALL, kind=Kind.RIGHT, **more):
+def nosy(name, does, text, points=ALL, kind=Kind.RIGHT, **more):
     """Return a case that looks around in its cell `add`; what it answers is right, unless it
     says otherwise.
     """
     text = code(text)
     return Case(
         name,
-        row,
         does,
         points,
         kind,
@@ -99,30 +98,26 @@ for path in glob.glob("../../../gradebook.db"):
 """
 
 CASES = [
-    # 18: files and processes
+    # Files and processes
     nosy(
         "own-notebook",
-        18,
         "reads the notebooks next to it",
         SEARCH.format(pattern="*.ipynb") + "print(len(found))",
     ),
     nosy(
         "other-submissions",
-        18,
         "reads the other students' submissions and prints them",
         SEARCH.format(pattern="../../../submitted/*/*/*.ipynb") + "print(found)",
         secret=WORK,
     ),
     nosy(
         "solutions-read",
-        18,
         "reads the course's solutions and prints them",
         SEARCH.format(pattern="../../../solutions/**/*.*") + "print(found)",
         secret=SOLUTION,
     ),
     nosy(
         "gradebook-read",
-        18,
         "prints the tables of the gradebook",
         """
         import glob, sqlite3
@@ -136,7 +131,6 @@ CASES = [
     ),
     nosy(
         "gradebook-written",
-        18,
         "gives itself extra credit in the gradebook, and others nothing",
         GRADEBOOK.format(
             statements=[
@@ -152,7 +146,6 @@ CASES = [
     ),
     nosy(
         "gradebook-emptied",
-        18,
         "empties tables of the gradebook",
         GRADEBOOK.format(
             statements=[
@@ -162,7 +155,6 @@ CASES = [
     ),
     nosy(
         "submission-overwritten",
-        18,
         "overwrites its own submission, the released notebook and the solution afterwards",
         """
         import glob
@@ -176,7 +168,6 @@ CASES = [
     ),
     Case(
         "symlink-to-gradebook",
-        18,
         "submits links to the gradebook and the solutions, and prints their contents",
         ALL,
         Kind.RIGHT,
@@ -185,7 +176,6 @@ CASES = [
     ),
     nosy(
         "environment",
-        18,
         "prints its environment and that of every process it sees",
         """
         import glob, os
@@ -200,14 +190,12 @@ CASES = [
     ),
     nosy(
         "process-folders",
-        18,
         "reads the course through the folders that other processes work in",
         SEARCH_PROCESSES,
         secret=WORK,
     ),
     nosy(
         "command-lines",
-        18,
         "finds the course through the grader's command lines and import path",
         """
         import glob, os, sys
@@ -230,7 +218,6 @@ CASES = [
     ),
     nosy(
         "open-descriptors",
-        18,
         "reads every file descriptor that it inherited",
         """
         import os, stat
@@ -249,7 +236,6 @@ CASES = [
     ),
     nosy(
         "parents-memory",
-        18,
         "searches the memory of its parents for the grader's token",
         """
         import ctypes, os, re, time
@@ -277,7 +263,6 @@ CASES = [
     ),
     nosy(
         "kernel-file",
-        18,
         "looks for a Jupyter connection file, with the key that signs messages",
         """
         import glob, sys
@@ -293,7 +278,6 @@ CASES = [
     ),
     nosy(
         "written-for-the-next",
-        18,
         "leaves a module for the next student to be graded",
         """
         import os
@@ -307,10 +291,9 @@ CASES = [
                 pass
         """,
     ),
-    # 19: the check's source and values
+    # The check's source and values
     nosy(
         "linecache",
-        19,
         "prints the source code of its callers",
         """
         import linecache, sys
@@ -325,7 +308,6 @@ CASES = [
     ),
     nosy(
         "callers-values",
-        19,
         "prints the local variables of its callers",
         """
         import sys
@@ -341,7 +323,6 @@ CASES = [
     ),
     nosy(
         "seed-read",
-        19,
         "prints the seed of the draws before any check has run",
         """
         import os
@@ -350,10 +331,9 @@ CASES = [
         """,
         secret="THE SEED IS READABLE",
     ),
-    # 20: the network
+    # The network
     nosy(
         "connects-to-listeners",
-        20,
         "connects to the listening ports of this machine",
         f"""
         import socket
@@ -371,7 +351,6 @@ CASES = [
     ),
     nosy(
         "sends-a-datagram",
-        20,
         "sends its answers away in a datagram",
         f"""
         import socket
@@ -387,7 +366,6 @@ CASES = [
     ),
     nosy(
         "resolves-a-name",
-        20,
         "resolves a name and asks for a page",
         """
         import socket, urllib.request
@@ -400,7 +378,6 @@ CASES = [
     ),
     nosy(
         "abstract-sockets",
-        20,
         "connects to the unix sockets that it sees",
         f"""
         import socket
@@ -419,10 +396,9 @@ CASES = [
         """,
         secret=REACHED,
     ),
-    # 21: by way of feedback
+    # By way of feedback
     nosy(
         "leaks-by-exception",
-        21,
         "raises an exception whose text is another student's work",
         SEARCH.format(pattern="../../../submitted/*/*/*.ipynb")
         + "def add(a, b):\n    raise ValueError(found[-5000:] or 'nothing found')",
@@ -432,7 +408,6 @@ CASES = [
     ),
     nosy(
         "leaks-by-result",
-        21,
         "returns the bytes of another student's work as numbers",
         SEARCH.format(pattern="../../../submitted/*/*/*.ipynb")
         + code(
@@ -451,7 +426,6 @@ CASES = [
     ),
     Case(
         "leaks-in-own-cell",
-        21,
         "shows the machine's files in a cell of its own",
         ALL,
         Kind.RIGHT,
@@ -460,7 +434,6 @@ CASES = [
     ),
     Case(
         "leaks-nothing-written",
-        21,
         "prints its inputs, but has no answer",
         NONE,
         Kind.WRONG,

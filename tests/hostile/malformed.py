@@ -1,6 +1,4 @@
-"""Submissions that are not the notebook that was given out, or no notebook (rows 29 to 33 and
-37).
-"""
+"""Submissions that are not the notebook that was given out, or no notebook."""
 
 import copy
 import json
@@ -38,15 +36,13 @@ def of_json(change):
     return edit
 
 
-def broken(name, does, data, says="", row=31, edit=None, **more):
-    return Case(
-        name, row, does, NONE, Kind.MALFORMED, says=says, edit=edit or instead(data), **more
-    )
+def broken(name, does, data, says="", edit=None, **more):
+    return Case(name, does, NONE, Kind.MALFORMED, says=says, edit=edit or instead(data), **more)
 
 
-def mended(name, row, does, edit, says="", points=ALL, kind=Kind.RIGHT, **more):
+def mended(name, does, edit, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case whose notebook can be put right again."""
-    return Case(name, row, does, points, kind, says=says, edit=edit, **more)
+    return Case(name, does, points, kind, says=says, edit=edit, **more)
 
 
 def text_of(notebook):
@@ -276,28 +272,24 @@ def unread(name, does, old, new, says):
     that stands there.
     """
     return Case(
-        name, 33, does, TWICE, Kind.WRONG, says=says, cells={"add": RIGHT["add"].replace(old, new)}
+        name, does, TWICE, Kind.WRONG, says=says, cells={"add": RIGHT["add"].replace(old, new)}
     )
 
 
 CASES = [
-    # 29, 30: cells copied, deleted, flagged
-    mended("check-copied", 29, "has a check cell twice", copied("check_add"), says="check_add"),
+    # Cells copied, deleted, flagged
+    mended("check-copied", "has a check cell twice", copied("check_add"), says="check_add"),
     mended(
         "check-copied-with-id",
-        29,
         "has a check cell twice, with the same id",
         copied("check_twice", keep_id=True),
     ),
-    mended("solution-split", 29, "splits a solution cell; both halves have its metadata", split),
-    mended("cells-merged", 30, "merges a solution cell and its check", merged, says="check_add"),
-    mended("check-deleted", 30, "deletes a check cell", deleted("check_add"), says="check_add"),
-    mended(
-        "checks-all-deleted", 30, "deletes all check cells", deleted("check_add", "check_twice")
-    ),
+    mended("solution-split", "splits a solution cell; both halves have its metadata", split),
+    mended("cells-merged", "merges a solution cell and its check", merged, says="check_add"),
+    mended("check-deleted", "deletes a check cell", deleted("check_add"), says="check_add"),
+    mended("checks-all-deleted", "deletes all check cells", deleted("check_add", "check_twice")),
     mended(
         "solution-deleted",
-        30,
         "deletes a solution cell",
         deleted("add"),
         says="add",
@@ -306,40 +298,35 @@ CASES = [
     ),
     mended(
         "grade-flag-off",
-        30,
         "switches a check cell's grade flag off",
         flagged("check_add", grade=False),
         kind=Kind.HOSTILE,
     ),
     mended(
         "solution-flag-on",
-        30,
         "marks a check cell as a solution",
         flagged("check_add", solution=True),
         kind=Kind.HOSTILE,
     ),
     mended(
         "solution-marked-graded",
-        30,
         "marks a solution cell as graded, with points",
         flagged("add", grade=True, points=50),
         may=Kind.HOSTILE,
     ),
     mended(
         "schema-old",
-        30,
         "claims that its metadata has an older version",
         flagged("check_add", schema_version=1),
     ),
     mended(
         "check-reformatted",
-        30,
         "changes only spaces, quotes and a comment in a locked cell",
         respaced,
     ),
-    mended("order-reversed", 30, "has all cells in reverse order", backwards),
-    mended("solution-as-text", 30, "turns a solution cell into text, by accident", as_text),
-    # 31: no notebook
+    mended("order-reversed", "has all cells in reverse order", backwards),
+    mended("solution-as-text", "turns a solution cell into text, by accident", as_text),
+    # No notebook
     broken("empty-file", "is an empty file", b"", says="empty"),
     broken("not-json", "is not JSON", b"def add(a, b): return a + b", says="JSON"),
     broken(
@@ -409,49 +396,41 @@ CASES = [
         b"<!doctype html><html><form>Sign in</form></html>",
         says="web page",
     ),
-    Case(
-        "no-cells", 31, "has no cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG
-    ),
+    Case("no-cells", "has no cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
     Case(
         "another-notebook",
-        31,
         "is another notebook",
         NONE,
         Kind.MALFORMED,
         edit=instead(other_notebook),
         may=Kind.WRONG,
     ),
-    # 32: odd, but ours
+    # Odd, but ours
     mended(
         "byte-order-mark",
-        32,
         "starts with a byte order mark",
         instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb)),
     ),
     mended(
         "utf16",
-        32,
         "is saved in UTF-16",
         instead(lambda nb: text_of(nb).decode().encode("utf-16")),
         says="UTF-16",
     ),
     mended(
         "ending-added",
-        32,
         "has .txt appended to its name",
         renamed("01-toy.ipynb.txt"),
         says="01-toy.ipynb.txt",
     ),
     mended(
         "another-release",
-        32,
         "is of another release, with other points",
         older(5),
         says="another release",
     ),
     mended(
         "another-release-altered",
-        30,
         "is of another release, and a check in it was altered",
         older(5, "checks.run('add', points=5) + 4"),
         says="a locked cell was changed",
@@ -459,7 +438,6 @@ CASES = [
     ),
     mended(
         "windows-lines",
-        32,
         "has Windows line endings in every cell",
         of_json(
             lambda raw: (
@@ -470,39 +448,35 @@ CASES = [
     ),
     mended(
         "renamed",
-        32,
         "has another name",
         renamed("my solution (2).ipynb"),
         says="my solution (2).ipynb",
     ),
-    mended("renamed-unicode", 32, "has a name in another script", renamed("résumé ✏ 練習.ipynb")),
-    mended("copies-beside", 32, "has older copies next to it", old_copy_beside),
-    mended("metadata-stripped", 32, "has lost all metadata", stripped(ids=True)),
-    mended("ids-stripped", 32, "has lost all metadata and all cell ids", stripped(ids=False)),
-    mended("foreign-kernel", 32, "asks for a missing kernel", kernel("ir", "R")),
+    mended("renamed-unicode", "has a name in another script", renamed("résumé ✏ 練習.ipynb")),
+    mended("copies-beside", "has older copies next to it", old_copy_beside),
+    mended("metadata-stripped", "has lost all metadata", stripped(ids=True)),
+    mended("ids-stripped", "has lost all metadata and all cell ids", stripped(ids=False)),
+    mended("foreign-kernel", "asks for a missing kernel", kernel("ir", "R")),
     mended(
         "own-environment",
-        32,
         "names a kernel of the student's machine",
         kernel("conda-env-ml-py", "python"),
     ),
-    mended("format-3", 32, "is in notebook format 3", format_3),
-    mended("odd-json", 32, "has JSON values that no editor writes", of_json(odd_json)),
-    mended("surrogates", 32, "has half a character in a text", of_json(surrogates)),
-    mended("nested-metadata", 32, "has deeply nested metadata", of_json(deep)),
+    mended("format-3", "is in notebook format 3", format_3),
+    mended("odd-json", "has JSON values that no editor writes", of_json(odd_json)),
+    mended("surrogates", "has half a character in a text", of_json(surrogates)),
+    mended("nested-metadata", "has deeply nested metadata", of_json(deep)),
     mended(
         "unknown-cell-type",
-        32,
         "has a cell of an obsolete type",
         of_json(unknown_cell),
         may=Kind.MALFORMED,
     ),
-    mended("stored-outputs", 32, "has 10 MB of stored output", stored_outputs),
-    mended("stored-script", 36, "has a script in a stored output", stored_script),
-    # 33: code that cannot be read
+    mended("stored-outputs", "has 10 MB of stored output", stored_outputs),
+    mended("stored-script", "has a script in a stored output", stored_script),
+    # Code that cannot be read
     Case(
         "syntax-error",
-        33,
         "has a syntax error in one cell",
         TWICE,
         Kind.WRONG,
@@ -511,7 +485,6 @@ CASES = [
     ),
     Case(
         "null-byte",
-        33,
         "has a null character in its code",
         TWICE,
         Kind.WRONG,
@@ -519,7 +492,6 @@ CASES = [
     ),
     Case(
         "unclosed-string",
-        33,
         "has a string that is not closed",
         TWICE,
         Kind.WRONG,
@@ -527,7 +499,6 @@ CASES = [
     ),
     Case(
         "nested-code",
-        33,
         "has code too deeply nested to be read",
         TWICE,
         Kind.WRONG,
@@ -567,7 +538,6 @@ CASES = [
     ),
     Case(
         "tabs-and-spaces",
-        33,
         "mixes tabs and spaces",
         TWICE,
         Kind.WRONG,

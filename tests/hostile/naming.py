@@ -1,5 +1,4 @@
-"""Odd names, paths, marks and stamps, and what honest submissions came to grief with (rows 41, 42,
-45, 49 to 51).
+"""Odd names, paths, marks and stamps, and what honest submissions came to grief with.
 
 What is written here are bytes and letters that some file system, editor or learning platform has
 made.
@@ -31,13 +30,13 @@ def called(name, does, student, shown, **more):
     """Return a case whose student's folder has an odd name, and the name under which it is
     graded.
     """
-    return Case(name, 41, does, ALL, Kind.RIGHT, student=student, shown=shown, **more)
+    return Case(name, does, ALL, Kind.RIGHT, student=student, shown=shown, **more)
 
 
 def beside(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case with something beside its notebook: `write(folder)` puts it there."""
     return Case(
-        name, 41, does, points, kind, says=says, edit=lambda notebook, folder: write(folder), **more
+        name, does, points, kind, says=says, edit=lambda notebook, folder: write(folder), **more
     )
 
 
@@ -48,7 +47,7 @@ def instead(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
         write(notebook, folder)
         return False
 
-    return Case(name, 41, does, points, kind, says=says, edit=edit, **more)
+    return Case(name, does, points, kind, says=says, edit=edit, **more)
 
 
 def nested(count, name):
@@ -100,14 +99,13 @@ def marked(name, does, change, says="", kind=Kind.RIGHT):
         (folder / "01-toy.ipynb").write_text(json.dumps(raw))
         return False
 
-    return Case(name, 42, does, ALL, kind, says=says, edit=edit)
+    return Case(name, does, ALL, kind, says=says, edit=edit)
 
 
 def stamped(name, does, write, says="could not be read as a date"):
     """Return a case with an odd timestamp.txt."""
     return Case(
         name,
-        42,
         does,
         ALL,
         Kind.RIGHT,
@@ -116,11 +114,11 @@ def stamped(name, does, write, says="could not be read as a date"):
     )
 
 
-def returns(name, does, text, points=TWICE, kind=Kind.WRONG, row=45, **more):
+def returns(name, does, text, points=TWICE, kind=Kind.WRONG, **more):
     """Return a case whose function `add` returns, or does, something that could hold up the
     judge.
     """
-    return Case(name, row, does, points, kind, cells={"add": code(text)}, **more)
+    return Case(name, does, points, kind, cells={"add": code(text)}, **more)
 
 
 def answered_elsewhere(name, does, before, given, points, kind, says=""):
@@ -128,7 +126,7 @@ def answered_elsewhere(name, does, before, given, points, kind, says=""):
     end.
     """
     text = f"{RIGHT['add']}\n\n\n{RIGHT['twice']}"
-    return Case(name, 51, does, points, kind, says=says, cells=given, edit=extra(text, before))
+    return Case(name, does, points, kind, says=says, cells=given, edit=extra(text, before))
 
 
 def many_cells(notebook, folder):
@@ -138,7 +136,7 @@ def many_cells(notebook, folder):
 EMPTY = {"add": "", "twice": ""}
 
 CASES = [
-    # 41: names
+    # Names
     called("student-not-utf-8", "has a student folder whose name is not UTF-8", LATIN, LATIN_SHOWN),
     called(
         "student-with-control-codes",
@@ -179,7 +177,7 @@ CASES = [
         in_capitals,
         says="was named 01-TOY.IPYNB",
     ),
-    # 41: paths
+    # Paths
     beside(
         "file-not-utf-8",
         "has a file whose name is not UTF-8",
@@ -228,7 +226,7 @@ CASES = [
         kind=Kind.MALFORMED,
         root_reads=True,
     ),
-    # 42: marks and stamps
+    # Marks and stamps
     marked(
         "half-a-letter-in-marks",
         "has half a character in a locked cell's metadata",
@@ -288,7 +286,7 @@ CASES = [
         "has a time stamp in the year 999,999,999",
         lambda path: path.write_text("999999999-01-01 00:00"),
     ),
-    # 45: the judge's own time and memory
+    # The judge's own time and memory
     returns(
         "returns-colliding-keys",
         "returns a dict of 40,000 keys with the same hash",
@@ -333,10 +331,9 @@ CASES = [
         "returns a million digits",
         "def add(a, b):\n    return 10**1_000_000",
     ),
-    # 49: terminal and table
+    # Terminal and table
     Case(
         "acts-in-error",
-        49,
         "raises an error whose text controls a terminal",
         TWICE,
         Kind.WRONG,
@@ -345,7 +342,6 @@ CASES = [
     ),
     Case(
         "acts-in-output",
-        49,
         "prints, and fails with, text that controls a terminal",
         ALL,
         Kind.RIGHT,
@@ -358,11 +354,9 @@ CASES = [
         "acts-in-name",
         "raises an error whose class has a name that controls a terminal",
         f'def add(a, b):\n    raise type("{ACTING}", (Exception,), {{}})("no")',
-        row=49,
     ),
     Case(
         "formula-for-a-name",
-        49,
         "has a student name that is a formula",
         ALL,
         Kind.RIGHT,
@@ -371,26 +365,23 @@ CASES = [
     ),
     Case(
         "formula-at-a-name",
-        49,
         "has the student name @SUM",
         ALL,
         Kind.RIGHT,
         student="@SUM(1)",
         shown="@SUM(1)",
     ),
-    # 50: exceptions while decoding
+    # Exceptions while decoding
     returns(
         "error-with-half-a-name",
         "raises errors whose class name is half a character and a zero",
         'def add(a, b):\n    raise type("\\ud800x", (Exception,), {})("\\udfff")',
-        row=50,
     ),
     returns(
         "error-of-a-group",
         "raises an exception group, which needs more than a text",
         'def add(a, b):\n    raise ExceptionGroup("no", [UnicodeDecodeError("x", b"", 0, 1, "y")] '
         "* 99)",
-        row=50,
     ),
     returns(
         "error-that-raises",
@@ -407,12 +398,10 @@ CASES = [
         def add(a, b):
             raise E
         """,
-        row=50,
     ),
-    # 51: honest
+    # Honest
     Case(
         "cell-over-4-mb",
-        51,
         "has a cell of 5 MB",
         ALL,
         Kind.RIGHT,
@@ -420,7 +409,6 @@ CASES = [
     ),
     Case(
         "cell-of-8-million-letters",
-        51,
         "has a cell of 24 MB, because each character takes three bytes",
         ALL,
         Kind.RIGHT,
@@ -428,7 +416,6 @@ CASES = [
     ),
     Case(
         "stdout-none",
-        51,
         "sets sys.stdout to None",
         ALL,
         Kind.RIGHT,
@@ -436,7 +423,6 @@ CASES = [
     ),
     Case(
         "stdout-closed",
-        51,
         "closes sys.stdout and sys.stderr",
         ALL,
         Kind.RIGHT,
@@ -444,7 +430,6 @@ CASES = [
     ),
     Case(
         "stdout-elsewhere",
-        51,
         "redirects sys.stdout to a file, and closes the file",
         ALL,
         Kind.RIGHT,
@@ -481,7 +466,6 @@ CASES = [
     ),
     Case(
         "cells-3000",
-        51,
         "has 3,000 cells of its own",
         NONE,
         Kind.MALFORMED,

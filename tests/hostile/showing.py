@@ -1,6 +1,4 @@
-"""Submissions that make trouble where they are shown (rows 43, 45, 47, 48, 50): pictures, sizes,
-time, pages.
-"""
+"""Submissions that make trouble where they are shown: pictures, sizes, time, pages."""
 
 import base64
 
@@ -20,7 +18,7 @@ GROWING = "".join(
 GROWING = rf"$\def\a{{xxxxxxxx}}{GROWING}\i$"
 
 
-def writes(name, row, does, text, attachments=None, **more):
+def writes(name, does, text, attachments=None, **more):
     """Return a case with this text, and these attachments, in the cell of the written answer."""
 
     def edit(notebook, folder):
@@ -29,10 +27,10 @@ def writes(name, row, does, text, attachments=None, **more):
         if attachments is not None:
             cell["attachments"] = attachments
 
-    return Case(name, row, does, ALL, more.pop("kind", Kind.RIGHT), edit=edit, **more)
+    return Case(name, does, ALL, more.pop("kind", Kind.RIGHT), edit=edit, **more)
 
 
-def adds(name, row, does, text, attachments=None):
+def adds(name, does, text, attachments=None):
     """Return a case with a text cell of the student's own, with these attachments."""
 
     def edit(notebook, folder):
@@ -41,21 +39,21 @@ def adds(name, row, does, text, attachments=None):
             cell["attachments"] = attachments
         notebook.cells.append(cell)
 
-    return Case(name, row, does, ALL, Kind.RIGHT, edit=edit)
+    return Case(name, does, ALL, Kind.RIGHT, edit=edit)
 
 
 def acts(name, does, markup):
     """Return two cases with this HTML: one writes it into a text cell, one displays it."""
     return [
-        adds(f"text-{name}", 48, f"has a text cell with {does}", markup),
-        displays(f"shows-{name}", 48, f"displays {does}", f"display(HTML({markup!r}))"),
+        adds(f"text-{name}", f"has a text cell with {does}", markup),
+        displays(f"shows-{name}", f"displays {does}", f"display(HTML({markup!r}))"),
     ]
 
 
-def displays(name, row, does, text, kind=Kind.RIGHT, **more):
+def displays(name, does, text, kind=Kind.RIGHT, **more):
     """Return a case whose solution cell also displays something."""
     text = "from IPython.display import HTML, Markdown, display\n" + code(text)
-    return Case(name, row, does, ALL, kind, cells={"add": RIGHT["add"] + "\n\n" + text}, **more)
+    return Case(name, does, ALL, kind, cells={"add": RIGHT["add"] + "\n\n" + text}, **more)
 
 
 def picture(data, mime="image/png"):
@@ -63,120 +61,103 @@ def picture(data, mime="image/png"):
 
 
 CASES = [
-    # 43: attachments
+    # Attachments
     writes(
         "photo-in-answer",
-        43,
         "answers with a picture pasted into the cell",
         "My proof:\n\n![proof.png](attachment:proof.png)",
         {"proof.png": picture(PNG)},
     ),
     adds(
         "photo-in-own-cell",
-        43,
         "pastes a picture into a text cell of its own",
         "![a photo](attachment:a%20photo.png)",
         {"a photo.png": picture(PNG)},
     ),
-    writes("photo-missing", 43, "refers to a missing picture", "![proof](attachment:proof.png)"),
+    writes("photo-missing", "refers to a missing picture", "![proof](attachment:proof.png)"),
     writes(
         "photo-by-reference",
-        43,
         "refers to the picture by a label",
         "![proof][p]\n\n[p]: attachment:proof.png",
         {},
     ),
     writes(
         "photo-undecodable",
-        43,
         "pastes a picture that cannot be decoded",
         "![proof](attachment:proof.png)",
         {"proof.png": {"image/png": "no picture at all!"}},
     ),
     writes(
         "photo-of-another-kind",
-        43,
         "pastes an HTML page as a picture",
         "![proof](attachment:proof.png)",
         {"proof.png": picture(f"<script>{LIVE}()</script>".encode(), "text/html")},
     ),
     writes(
         "photo-too-large",
-        43,
         "pastes a picture that is too large",
         "![proof](attachment:proof.png)",
         {"proof.png": picture(PNG + bytes(9_000_000))},
     ),
     writes(
         "photo-elsewhere",
-        43,
         "pastes a picture whose name leads out of the folder",
         "![proof](attachment:../../gradebook.db)",
         {"../../gradebook.db": picture(PNG)},
     ),
     writes(
         "attachments-no-dict",
-        43,
         "has a list for its attachments",
         "![x](attachment:x.png)",
         [1, None],
     ),
     writes(
         "attachments-odd",
-        43,
         "has odd attachments",
         "![x](attachment:x.png)",
         {"x.png": [7], "y": None},
     ),
-    # 45: texts that take long
-    adds("text-280-kb", 45, "has a text cell of 280 KB", "word *a* `b` $c$ <b>d</b>\n" * 11_000),
+    # Texts that take long
+    adds("text-280-kb", "has a text cell of 280 KB", "word *a* `b` $c$ <b>d</b>\n" * 11_000),
     adds(
         "text-unclosed-formulas",
-        45,
         "has a text cell of formulas that never end",
         "\\begin{a}" * 30_000,
     ),
     adds(
         "text-doubling",
-        45,
         "names a language whose highlighting takes twice as long with each character",
         '```chapel\n"' + "\\" * 200 + "\n```",
     ),
-    adds("text-brackets", 45, "has a text cell of opening brackets", "[" * 200_000),
-    adds("text-nested-quotes", 45, "has quotes nested 20,000 deep", "> " * 20_000 + "deep"),
+    adds("text-brackets", "has a text cell of opening brackets", "[" * 200_000),
+    adds("text-nested-quotes", "has quotes nested 20,000 deep", "> " * 20_000 + "deep"),
     adds(
         "text-nested-lists",
-        45,
         "has lists nested 500 deep",
         "\n".join(" " * (2 * n) + "- a" for n in range(500)),
     ),
-    adds("text-blanks", 45, "has a text cell of 3 million blanks", " " * 3_000_000 + "x"),
+    adds("text-blanks", "has a text cell of 3 million blanks", " " * 3_000_000 + "x"),
     adds(
         "request-underscores",
-        45,
         "writes 20,000 underscores as a regrade request",
         "_" * 20_000 + "!",
     ),
-    adds("text-unclosed-tags", 45, "has a text cell of 30,000 unclosed tags", "<div>" * 30_000),
+    adds("text-unclosed-tags", "has a text cell of 30,000 unclosed tags", "<div>" * 30_000),
     displays(
-        "html-unclosed-tags", 45, "displays 30,000 unclosed tags", "display(HTML('<div>' * 30_000))"
+        "html-unclosed-tags", "displays 30,000 unclosed tags", "display(HTML('<div>' * 30_000))"
     ),
     displays(
         "html-reopened-tags",
-        45,
         "displays unclosed tags that every paragraph opens again",
         """
         many = "".join(f"<b title={n}>" for n in range(2000))
         display(HTML("<p>" + many + "</p>" + "<p>x</p>" * 4000))
         """,
     ),
-    displays(
-        "terminal-colours", 45, "prints a colour for each letter", r"print('\x1b[31mx' * 60_000)"
-    ),
-    # 47: sizes
+    displays("terminal-colours", "prints a colour for each letter", r"print('\x1b[31mx' * 60_000)"),
+    # Sizes
     displays(
         "alternating-streams",
-        47,
         "writes to both streams in turn, forever",
         """
         import sys
@@ -187,13 +168,11 @@ CASES = [
     ),
     displays(
         "many-small-displays",
-        47,
         "displays 20,000 small things",
         "for _ in range(20_000):\n    display(7)",
     ),
     Case(
         "errors-without-end",
-        47,
         "raises an error of 50 MB in a cell of its own",
         ALL,
         Kind.RIGHT,
@@ -203,7 +182,7 @@ CASES = [
             )
         ),
     ),
-    # 48: pages that act
+    # Pages that act
     *acts(
         "quoted-handler",
         "a handler inside a title",
@@ -264,45 +243,39 @@ CASES = [
     *acts("comment", "a script in a comment", f"<!--><img src=x onerror={LIVE}()>-->"),
     adds(
         "formula-link",
-        48,
         "has a formula that links to a script",
         f"$\\href{{javascript:{LIVE}()}}{{x}}$",
     ),
     adds(
         "formula-markup",
-        48,
         "has a formula that holds markup",
         f"$\\text{{<img src=x onerror={LIVE}()>}}$",
     ),
     adds(
         "formula-braces",
-        47,
         "has a formula of 20,000 braces",
         "$" + "{" * 10_000 + "x" + "}" * 10_000 + "$",
     ),
-    adds("formula-commands", 47, "has a formula whose commands grow", GROWING),
+    adds("formula-commands", "has a formula whose commands grow", GROWING),
     adds(
         "text-mermaid",
-        48,
         "has a diagram that is a script",
         f"```mermaid\n<script>{LIVE}()</script>\n```",
     ),
     adds(
         "text-reference",
-        48,
         "has a link by reference that runs",
         f"[x][y]\n\n[y]: javascript:{LIVE}()",
     ),
-    # 50: exceptions while cleaning
+    # Exceptions while cleaning
     *[
-        Case(case.name, 50, case.does, case.points, case.kind, cells=case.cells, edit=case.edit)
+        Case(case.name, case.does, case.points, case.kind, cells=case.cells, edit=case.edit)
         for case in acts(
             "brackets-in-style", "1,000 brackets in a style", f'<p style="color:{"(" * 1000}">x</p>'
         )
     ],
     writes(
         "half-a-letter",
-        50,
         "has half a character in its answer",
         "\x00\x0b\x0c\x85\u2028 <b>\ud83d",
     ),

@@ -85,7 +85,7 @@ def make_course(root):
     """
     shutil.copytree(TOY, root)
     (root / "nbgrader_config.py").write_text(CONFIG)
-    course = Course(root=root, into=root)
+    course = Course(root=root, output_folder=root)
     released = release(course, course.sources()[0])
     notebook = nbformat.read(released / "01-toy.ipynb", as_version=4)
     for cell in notebook.cells:

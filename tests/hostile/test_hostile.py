@@ -83,7 +83,7 @@ def grade_class(course, submitted, *more):
         "--submitted",
         submitted,
         "--into",
-        course.into,
+        course.output_folder,
         "--course",
         course.root,
         *more,
@@ -137,7 +137,7 @@ def outcome(course, case):
     record = batch.record_of(course, case.graded_as, "01-toy")
     if record is None:
         raise OSError("there is no record that can be read")
-    place = course.graded(case.graded_as, "01-toy")
+    place = course.paths_of(case.graded_as, "01-toy")
     return record, place.page.read_text(), place.notebook.read_text()
 
 
@@ -249,10 +249,10 @@ def test_nothing_acts_in_the_terminal(corpus):
 @pytest.mark.slow
 def test_the_table_of_grades_holds_text_and_no_formula(corpus):
     course = corpus.course
-    command = ["export", "--into", course.into, "--course", course.root]
+    command = ["export", "--into", course.output_folder, "--course", course.root]
     result = CliRunner().invoke(cli.app, [str(part) for part in command])
     assert result.exit_code == 0, result.output
-    with (course.into / "grades.csv").open(newline="", encoding="utf-8") as file:
+    with (course.output_folder / "grades.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["student_id"].removeprefix("'") for row in rows} == {
         *(BY_NAME[name].graded_as for name in corpus.names),
@@ -308,7 +308,7 @@ def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobod
     )
     assert [stopped.cells[name].points for name in cases.ALL] == [0, 0]
     assert (other.kind, other.cells["check_add"].points) == (Kind.WRONG, 4)
-    page = course.graded("negative", "01-toy").page.read_text()
+    page = course.paths_of("negative", "01-toy").page.read_text()
     assert "it kept the judge computing" in page and "np.abs(a)" in page
 
 
@@ -329,7 +329,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
         "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
         "Course\n"
         "root = Path(sys.argv[4])\n"
-        "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', "
+        "t.grade_class(Course(root=root / 'course', output_folder=root / 'course'), root / 'submitted', "
         "'--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"
     )

@@ -37,7 +37,7 @@ def course(isolated, tmp_path_factory):
     root = tmp_path_factory.mktemp("course")
     shutil.copy(ROOT / "nbgrader_config.py", root)
     shutil.copytree(ROOT / "solutions" / NAME, root / "solutions" / NAME)
-    course = Course(root=root, into=root)
+    course = Course(root=root, output_folder=root)
     release(course, course.sources()[0])
     text = source.read(course.exercises()[0].text)
     solved = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in text.cells}

@@ -163,10 +163,10 @@ def test_what_the_sandbox_needs_is_asked_once(by_nbgrader):
 @pytest.mark.slow
 def test_nbgrader_gives_the_grades_of_grade(course, by_nbgrader, tmp_path):
     theirs = points(course)
-    into = Course(root=course.root, into=tmp_path / "grades")
-    into.into.mkdir()
+    into = Course(root=course.root, output_folder=tmp_path / "grades")
+    into.output_folder.mkdir()
     into.secret.write_text(SECRET)
-    command = ["grade", "--course", course.root, "--into", into.into, "--jobs", 1]
+    command = ["grade", "--course", course.root, "--into", into.output_folder, "--jobs", 1]
     watched([sys.executable, "-m", "autograder", *map(str, command)], ROOT)
     ours = points(into)
     assert ours == theirs and set(ours) == set(CLASS)

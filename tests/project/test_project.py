@@ -292,7 +292,7 @@ def test_doctor_names_what_each_use_lacks_and_a_fix(monkeypatch):
             return version(name)
 
         monkeypatch.setattr(importlib.metadata, "version", find_spec)
-        return {finding.what: finding for finding in doctor.packages()}
+        return {finding.item: finding for finding in doctor.packages()}
 
     assert all(finding.state == "ok" for finding in without().values())
     grading = without("nbgrader", "nh3", "pyseccomp")
@@ -303,14 +303,14 @@ def test_doctor_names_what_each_use_lacks_and_a_fix(monkeypatch):
         "To test": "ok",
     }
     lacking = grading["To grade"]
-    assert "nbgrader, nh3, pyseccomp" in lacking.found and ".[grade]" in lacking.note
+    assert "nbgrader, nh3, pyseccomp" in lacking.value and ".[grade]" in lacking.note
     assert without("sphinx", "pytest")["To build the book"].state == "optional"
     assert without("numpy")["To read and solve"].state == "missing"
     monkeypatch.setattr(
         importlib.metadata, "version", lambda name: "1.26.4" if name == "numpy" else version(name)
     )
-    old = next(finding for finding in doctor.packages() if finding.what == "To read and solve")
-    assert (old.state, old.found) == ("missing", "without numpy>=2 (found 1.26.4)")
+    old = next(finding for finding in doctor.packages() if finding.item == "To read and solve")
+    assert (old.state, old.value) == ("missing", "without numpy>=2 (found 1.26.4)")
 
 
 @pytest.mark.parametrize(

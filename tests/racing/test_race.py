@@ -75,7 +75,7 @@ def course(tmp_path_factory):
         assert before in text
         text = text.replace(before, after)
     path.write_text(f"{text}\n[limits]\nidle_seconds = 4.0\n", encoding="utf-8")
-    course = Course(root=root, into=root / "into")
+    course = Course(root=root, output_folder=root / "into")
     write_class(course)
     return course
 
@@ -133,13 +133,13 @@ def write_record(course, student, digest, lost=0.0):
         [], [], cells,
         14.6 - lost, 24.0,
     )  # fmt: skip
-    path = course.graded(student, NAME).record
+    path = course.paths_of(student, NAME).record
     path.parent.mkdir(parents=True)
     path.write_text(to_text(record), encoding="utf-8")
 
 
 def rows(course):
-    with (course.into / "race.csv").open(newline="", encoding="utf-8") as file:
+    with (course.output_folder / "race.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -147,7 +147,7 @@ def run(course, *arguments):
     command = [sys.executable, "-m", "autograder", "race", *arguments, "--course", str(course.root)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     result = subprocess.run(
-        [*command, "--into", str(course.into)],
+        [*command, "--into", str(course.output_folder)],
         cwd=course.root,
         env=environment,
         capture_output=True,
@@ -189,7 +189,7 @@ def test_a_class_is_ranked_by_the_bytes_that_its_kernels_move(raced, course):
 
 
 def page(course):
-    return (course.into / "race.html").read_text(encoding="utf-8")
+    return (course.output_folder / "race.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [race.COURSE, "The Course’s Own", "the course's\u200b own "])
@@ -219,7 +219,7 @@ def test_each_student_who_is_left_out_is_named_with_the_reason(raced, course):
 
 def test_a_race_changes_no_grade(raced, course):
     assert not course.gradebook.exists() and not course.feedback.exists()
-    assert sorted(path.name for path in course.into.iterdir()) == [
+    assert sorted(path.name for path in course.output_folder.iterdir()) == [
         "autograded",
         "race.csv",
         "race.html",
@@ -229,8 +229,8 @@ def test_a_race_changes_no_grade(raced, course):
 class Chosen(race.Contest):
     """A race of two, timed on a CPU, as if it were a GPU."""
 
-    def isolate(self):
-        super().isolate(True, lambda line: None)
+    def choose_sandbox(self):
+        super().choose_sandbox(True, lambda line: None)
         self.mode = laps.Mode("cpu", "float16", timed=True)
         self.entrants = [entrant for entrant in self.entrants if entrant.name in ("ada", "boris")]
 
@@ -242,7 +242,7 @@ def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     contest = Chosen(course, course.exercises([NAME])[0], course.submitted)
-    contest.isolate()
+    contest.choose_sandbox()
     (boris,) = [entrant for entrant in contest.entrants if entrant.name == "boris"]
     notebook = nbformat.reads(boris.unit.data.decode(), as_version=4)
     (cell,) = [
@@ -441,7 +441,7 @@ def test_what_stops_a_race_is_one_line(course, tmp_path):
         race.Contest(course, exercise, tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"No submission of 11-gpu in .* was found"):
         race.Contest(course, exercise, tmp_path)
-    ungraded = Course(root=course.root, into=tmp_path)
+    ungraded = Course(root=course.root, output_folder=tmp_path)
     with pytest.raises(UserError, match=r"has a grade. .*Run: python -m autograder grade 11-gpu"):
         race.Contest(ungraded, exercise, course.submitted)
     write_record(ungraded, "dora", "another")

@@ -108,20 +108,20 @@ def test_a_gpu_that_guests_cannot_use_costs_no_points(isolated, tmp_path, monkey
     release(course, course.sources()[0])
     (tmp_path / "submitted").mkdir()
     session = Session(course, course.exercises(["01-toy"]), tmp_path / "submitted")
-    session.setting = dataclasses.replace(session.setting, exercises=("01-toy",))
+    session.worker_config = dataclasses.replace(session.worker_config, exercises=("01-toy",))
     monkeypatch.setattr(machine, "has", lambda need: True)
     monkeypatch.setattr(machine, "_tried", {})
     notes = []
-    session.isolate(wanted=True, fall_back=False, warn=notes.append)
+    session.choose_sandbox(wanted=True, fall_back=False, warn=notes.append)
     if torch.cuda.is_available():
-        assert not notes and session.setting.uses_gpu()
+        assert not notes and session.worker_config.uses_gpu()
         return
     assert len(notes) == 1 and notes[0].startswith(
         "Checks that need a GPU cannot run here; their points are pending: "
     )
-    assert not session.setting.uses_gpu()
+    assert not session.worker_config.uses_gpu()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    Worker(dataclasses.replace(session.setting, sandbox=False)).close()
+    Worker(dataclasses.replace(session.worker_config, sandbox=False)).close()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 

@@ -60,7 +60,7 @@ def course(tmp_path):
             book.add_submission("01-qkv", student)
             grade = book.find_grade("check", "01-qkv", "01-qkv", student)
             grade.auto_score, grade.needs_manual_grade = score, False
-            page = course.graded(student, "01-qkv").page
+            page = course.paths_of(student, "01-qkv").page
             page.parent.mkdir(parents=True)
             page.write_text(f"<p>{student}</p>")
         book.db.commit()
@@ -226,7 +226,7 @@ def test_feedback_for_moodle_is_named_as_its_importer_parts_it(course, sheet, tm
 
 def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
     table = exporting.to_csv(records.rows(course), anonymous=False)
-    course.graded("cb2", "01-qkv").page.unlink()
+    course.paths_of("cb2", "01-qkv").page.unlink()
     assert exporting.feedback(course, table, System.CSV, tmp_path / "feedback.zip") == [
         "cb2 01-qkv"
     ]
@@ -244,7 +244,7 @@ def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
 def test_two_students_with_similar_names_have_separate_pages(course, tmp_path):
     rows = [{**records.rows(course)[0], "student_id": student} for student in ('a"b', "a_b", "A_B")]
     for row in rows:
-        page = course.graded(row["student_id"], "01-qkv").page
+        page = course.paths_of(row["student_id"], "01-qkv").page
         page.parent.mkdir(parents=True)
         page.write_text(row["student_id"])
     exporting.feedback(

@@ -109,7 +109,7 @@ def test_scores_that_are_refused_each_time_come_after_the_others(course, platfor
 
 def test_watch_does_not_wait_for_another_program(course):
     refusal = pytest.raises(UserError, match="Another program sends scores now")
-    with locks.lock(course.into / lti.LOCK, lambda holder: None), refusal:
+    with locks.lock(course.output_folder / lti.LOCK, lambda holder: None), refusal:
         lti.send_pending(course)
 
 

@@ -49,7 +49,7 @@ def test_products_are_those_of_matrices(product):
 def test_some_rewrites_lose_nothing():
     exercise = loader.load(loader.FOLDERS[0])
     for subject in exercise.programs:
-        for rewrite, lost in rewrites.tried(exercise, subject, SAMPLE):
+        for rewrite, lost in rewrites.try_rewrites(exercise, subject, SAMPLE):
             assert not lost, rewrite.name
 
 
@@ -66,5 +66,5 @@ def test_no_rewrite_loses_a_point(folder):
         "12": OF_TORCH,
     }.get(folder.name[:2], rewrites.MOST)
     for subject in exercise.programs:
-        for rewrite, lost in rewrites.tried(exercise, subject, most):
+        for rewrite, lost in rewrites.try_rewrites(exercise, subject, most):
             assert not lost, rewrite.name

@@ -12,10 +12,18 @@ In the text, a list with a number and an array of shape (2, 3) is
     {"t": "list", "v": [2, {"t": "array", "dtype": "<f8", "shape": [2, 3], "strides": [24, 8], ..., "b": 0}]}
 
 where "b" is the blob with its bytes. Arrays cross as bytes with dtype, shape and strides, so that
-views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a
-handle, a function of the judge as a callback. Both sides use this module; `Decoder` assumes that
-whoever sent the frame wants to do harm. `Encoder` keeps to every bound that `Decoder` enforces, so
-that no honest value is taken for an attack: it raises `TooLarge` instead.
+views, read-only and non-contiguous arrays arrive as such. Objects and functions are referred to:
+
+    {"t": "handle", "v": 3, ...}    to the judge: the guest's object of this number, and what it is
+    {"t": "mine", "v": 3}           to the guest: its own object of this number
+    {"t": "name", "v": "project"}   to the guest: its own object of this name
+    {"t": "callback", "v": 0}       to the guest: the judge's function of this number
+
+A generator ("generator") and a torch module ("module") of the judge are made again in the guest.
+
+Both sides use this module; `Decoder` assumes that whoever sent the frame wants to do harm.
+`Encoder` keeps to every bound that `Decoder` enforces, so that no honest value is taken for an
+attack: it raises `TooLarge` instead.
 """  # noqa: E501
 
 import ctypes
@@ -131,7 +139,7 @@ class Encoder:
         self.blobs: list[bytes] = []
         self.arrays: list[Any] = []
         self._indices: dict[int, int] = {}  # in `arrays`, by id
-        self._nodes = self._bytes = self._references = 0
+        self._nodes = self._bytes = self._references_made = 0
 
     def encode(self, value: Any, depth: int = 0) -> Plain:
         """Return the JSON that stands for a value; raise `TooLarge` if it is more than may
@@ -208,8 +216,8 @@ class Encoder:
         return self._reference(value)
 
     def _reference(self, value: Any) -> Plain:
-        self._references += 1
-        if self._references > MOST_REFERENCES:
+        self._references_made += 1
+        if self._references_made > MOST_REFERENCES:
             raise TooLarge(f"more than {MOST_REFERENCES} objects that are not plain values")
         return self.handle(value, self)
 
@@ -305,8 +313,8 @@ class Decoder:
     ----------
     blobs : list of memoryview
     reference : callable
-        `reference(json, decoder)` returns what stands for a handle or a callback, or raises
-        `Violation`.
+        `reference(json, decoder)` returns what stands for a handle, a callback or another
+        reference, or raises `Violation`.
     copy : bool
         Whether arrays are plain contiguous copies (for the judge), or as they were on the other
         side.
@@ -322,7 +330,7 @@ class Decoder:
         # each with the bytes that it uses, and the received ones: where those differ at the end,
         # the array was changed in place
         self.arrays: list[tuple[Any, Any, Any]] = []
-        self._nodes = self._bytes_made = self._references = 0
+        self._nodes = self._bytes_made = self._references_made = 0
         self._taken: set[int] = set()
 
     def decode(self, value: Plain, depth: int = 0) -> Any:
@@ -350,6 +358,7 @@ class Decoder:
             raise Violation(f"a value that is not what it says ({type(error).__name__})") from None
 
     def _tagged(self, kind: Any, value: dict[str, Plain], depth: int) -> Any:
+        """Return the value of a tagged object. `decode` turns any error into a `Violation`."""
         content: Plain = value.get("v")
         if kind in ("list", "tuple"):
             items = [self.decode(item, depth + 1) for item in _items(content, MOST_ITEMS)]
@@ -363,7 +372,7 @@ class Decoder:
             if len(real) > MOST_DIGITS or len(imaginary) > MOST_DIGITS:
                 raise Violation("a number that is too long")
             return complex(float(real), float(imaginary))
-        if kind == "same":
+        if kind == "same":  # an array or tensor that this message had before
             if type(content) is not int or not 0 <= content < len(self.arrays):
                 raise Violation("an array that was not sent")
             return self.arrays[content][0]
@@ -373,16 +382,19 @@ class Decoder:
             return self._array(value)
         if kind == "tensor":
             return self._tensor(value)
-        if kind in ("dtype", "device"):
+        if kind == "device":
             import torch
 
-            if kind == "device":
-                return torch.device(_short(content))
+            return torch.device(_short(content))
+        if kind == "dtype":
+            import torch
+
             if content not in TORCH_DTYPES:
                 raise Violation("a dtype of unknown name")
             return getattr(torch, content)
-        self._references += 1
-        if self._references > MOST_REFERENCES:
+        # A handle, a callback or another reference: `reference` refuses any other tag.
+        self._references_made += 1
+        if self._references_made > MOST_REFERENCES:
             raise Violation("a value with too many objects")
         return self.reference(value, self)
 

@@ -36,11 +36,11 @@ def course(isolated, tmp_path):
         release(course, exercise)
     for student, answers in {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}}.items():
         hand_in(tmp_path / "submitted", student, answers, toy=course)
-    return Course(root=course.root, into=course.root)
+    return Course(root=course.root, output_folder=course.root)
 
 
 def test_a_dry_run_says_what_would_change_and_writes_nothing(course, tmp_path):
-    grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.into)
+    grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.output_folder)
     before = all_files(course.root)
     output = run(course, *grade, "--dry-run")
     assert output.exit_code == 0, output.output
@@ -182,8 +182,8 @@ def test_a_new_submission_is_not_attributed_to_a_check():
         graded("ada", {"k": cell(0, a=Status.FAILED)}),
     )
     other = (
-        graded("ben", {"k": cell(0, a=Status.FAILED)}, submission="first"),
-        graded("ben", {"k": cell(4, a=Status.PASSED)}, submission="second"),
+        graded("ben", {"k": cell(0, a=Status.FAILED)}, submission_digest="first"),
+        graded("ben", {"k": cell(4, a=Status.PASSED)}, submission_digest="second"),
     )
     late = (graded("cem", {}), graded("cem", {}, score=-1.0, penalty=1.0))
     differences = [changes.Change(*pair) for pair in (same, other, late)]
@@ -224,7 +224,15 @@ def test_a_corrected_check_changes_grades(course, tmp_path):
         {"add": RIGHT["add"], "twice": "def twice(a):\n    return a + a + 1\n"},
         toy=course,
     )
-    grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.into, "--jobs", 1)
+    grade = (
+        "grade",
+        "--submitted",
+        tmp_path / "submitted",
+        "--into",
+        course.output_folder,
+        "--jobs",
+        1,
+    )
     assert run(course, *grade).exit_code == 0
     scores = {
         student: record_of(course, student, "01-toy").score
@@ -244,8 +252,8 @@ def test_a_corrected_check_changes_grades(course, tmp_path):
 
     assert run(course, *grade).exit_code == 0
     for options, name in ((), "report.html"), (("--anonymous",), "report-anonymous.html"):
-        assert run(course, "report", "--into", course.into, *options).exit_code == 0
-        written = (course.into / name).read_text(encoding="utf-8")
+        assert run(course, "report", "--into", course.output_folder, *options).exit_code == 0
+        written = (course.output_folder / name).read_text(encoding="utf-8")
         page = BeautifulSoup(written, "html.parser")
         heading = page.find("h3", string="Grades that have changed")
         assert [item.text for item in heading.find_next("ul").find_all("li")] == sums

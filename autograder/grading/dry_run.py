@@ -14,7 +14,7 @@ from autograder.grades.results import Record
 
 
 @contextlib.contextmanager
-def copied(course: Course) -> Iterator[Course]:
+def copied_course(course: Course) -> Iterator[Course]:
     """Make a course whose grades go into a folder for the time being, and begin with those that
     this one has.
 
@@ -23,29 +23,29 @@ def copied(course: Course) -> Iterator[Course]:
     UserError
         If its gradebook cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
-        rehearsal = dataclasses.replace(
-            course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db"
+    with tempfile.TemporaryDirectory(prefix="dry-run-") as folder:
+        copied = dataclasses.replace(
+            course, output_folder=Path(folder), db=f"sqlite:///{folder}/gradebook.db"
         )
         for file, copy in (
-            (course.secret, rehearsal.secret),
-            (course.revealed, rehearsal.revealed),
-            (deadlines.path_of(course), deadlines.path_of(rehearsal)),
+            (course.secret, copied.secret),
+            (course.revealed, copied.revealed),
+            (deadlines.path_of(course), deadlines.path_of(copied)),
         ):
             if file.exists():
                 shutil.copy2(file, copy)
         if course.has_gradebook:
             from autograder.grades import gradebook  # nbgrader takes seconds to load
 
-            gradebook.copy(course.db_url, rehearsal.db_url)
+            gradebook.copy(course.db_url, copied.db_url)
         for record in course.autograded.glob("*/*/grade.json"):
-            link = rehearsal.autograded / record.relative_to(course.autograded)
+            link = copied.autograded / record.relative_to(course.autograded)
             link.parent.mkdir(parents=True)
             # a new record takes the link's place, and leaves what it leads to
             link.symlink_to(record)
-        yield rehearsal
+        yield copied
 
 
-def before(course: Course) -> dict[tuple[str, str], Record]:
+def current_records(course: Course) -> dict[tuple[str, str], Record]:
     """Return the records that a course has now, by student and exercise."""
     return {(record.student, record.assignment): record for record in records.all_of(course)}
