@@ -74,6 +74,19 @@ def lock(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
         file_lock.release()
 
 
+def is_locked(path: Path) -> bool:
+    """Tell whether another process has the lock of this file."""
+    if not path.exists():
+        return False
+    file_lock = FileLock(path)
+    try:
+        file_lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    file_lock.release()
+    return False
+
+
 def _holder(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip() or ANOTHER

@@ -68,7 +68,7 @@ class Arrivals:
         self._owner = functools.lru_cache(10_000)(owner_of) if owner_of else None
         self._known: set[str] = set()
         self._non_hand_ins: set[str] = set()
-        self._complete: dict[str, Arrival] = {}
+        self._seen: dict[str, Arrival] = {}
         self._tried: defaultdict[object, deque[float]] = defaultdict(deque)
         self._first_seen: dict[str, float] = {}
 
@@ -87,15 +87,25 @@ class Arrivals:
         names = set(inbound.names_in(folder))
         self._known &= names
         self._non_hand_ins &= names
-        self._complete = {name: each for name, each in self._complete.items() if name in names}
+        self._seen = {name: each for name, each in self._seen.items() if name in names}
         self._first_seen = {name: at for name, at in self._first_seen.items() if name in names}
         by_user: dict[object, list[Arrival]] = defaultdict(list)
         for name in names - self._known - self._non_hand_ins:
-            arrival = self._complete.get(name) or self._arrival(folder, name)
+            arrival = self._seen.get(name) or self._arrival(folder, name)
             if arrival:
                 by_user[arrival.user].append(arrival)
         considered = [each for arrivals in by_user.values() for each in self._considered(arrivals)]
-        return sorted(considered, key=lambda each: (each.rank, each.changed, each.name))
+        latest = [self._looked_at_again(folder, each) for each in considered]
+        return sorted(filter(None, latest), key=lambda each: (each.rank, each.changed, each.name))
+
+    def _looked_at_again(self, folder: int, arrival: Arrival) -> Arrival | None:
+        """Return an entry as it is now; None if it is gone. Only one that was not complete can
+        have changed since.
+        """
+        if arrival.is_complete:
+            return arrival
+        now = self._arrival(folder, arrival.name)
+        return replace(now, rank=arrival.rank) if now else None
 
     def count_non_hand_ins(self) -> int:
         """Return how many entries cannot be hand-ins: they have other names, or are no folders."""
@@ -126,8 +136,8 @@ class Arrivals:
             self._non_hand_ins.add(name)
             return None
         arrival = Arrival(name, self._user(state, name), state.st_ctime, inbound.is_complete(state))
-        if arrival.is_complete:  # it is not asked again while it waits
-            self._complete[name] = arrival
+        # One user can have thousands of entries: of those only a few are looked at again.
+        self._seen[name] = arrival
         return arrival
 
     def _user(self, state: os.stat_result, name: str) -> object:
@@ -146,7 +156,7 @@ class Arrivals:
             key = inbound.key_of(arrival.name)
             if self.is_known(key):
                 self._known.add(arrival.name)
-                self._complete.pop(arrival.name, None)
+                self._seen.pop(arrival.name, None)
                 continue
             if looked_at >= most:
                 break

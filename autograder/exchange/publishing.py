@@ -29,6 +29,10 @@ from autograder.sanitize import text
 FOLDER_MODE = 0o711
 """Of nbgrader's folder of published feedback: no one but its owner can list it."""
 HOUR = 3600
+MOST_PAGES = 3
+"""Hand-ins of a student and exercise whose pages stay as they are: a page can have many megabytes,
+which count as the instructor's.
+"""
 
 TAKEN = "This is the hand-in of {time}."
 SUPERSEDED = "You handed in a newer one before it was graded. The newer one has the feedback."
@@ -37,6 +41,10 @@ LIMITED = (
     "The last graded one counts."
 )
 REFUSED = "It was not taken: {reason}. Remove the cause, and submit again."
+OLDER = (
+    "It was graded, and its feedback was here. You have handed in newer ones since: fetch the "
+    "feedback of these."
+)
 LATER = "It was graded. You can fetch the feedback after {due}, when the exercise is due."
 NEXT_HOUR = (
     "It is not graded yet: at most {count} of your hand-ins are graded in an hour. It keeps the "
@@ -103,9 +111,22 @@ class Publisher:
         answer = self._answer(row) if row.secret else None
         if answer is None or answer.version == row.published:
             return row
+        row = self._put(row, answer)
+        if answer.text == PAGE:
+            graded = self.hand_ins.of_work(row.work, State.GRADED)
+            with_page = [each for each in graded if each.published.startswith(PAGE)]
+            for each in with_page[:-MOST_PAGES]:
+                self._put(each, Answer(OLDER))
+        return row
+
+    def _put(self, row: HandInRow, answer: Answer) -> HandInRow:
+        """Write the pages with an answer; return the row of the hand-in."""
+        written: dict[str, str] = {}
         for name in self._published(row):
             page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
-            self._write(feedback_name(row.secret, name), page)
+            file = feedback_name(row.secret, name)
+            self._write(file, page, same=written.get(page))
+            written[page] = file
         return self.hand_ins.keep(replace(row, published=answer.version))
 
     def read_dates(self) -> None:
@@ -210,21 +231,35 @@ class Publisher:
         zone = next((date.tzinfo for date in self.deadlines.due.values()), UTC)
         return moment(datetime.fromtimestamp(when, zone).isoformat(timespec="seconds"))
 
-    def _write(self, name: str, page: str) -> None:
-        """Write a page, all or nothing, which everyone who knows its name can read."""
+    def _write(self, name: str, page: str, same: str | None = None) -> None:
+        """Write a page, all or nothing, which everyone who knows its name can read.
+
+        `same` is the name of another page that has just been written with the same text, such as
+        that of another edition: it is written once, and has both names.
+        """
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=FOLDER_MODE)
             self.folder.chmod(FOLDER_MODE)  # whatever the umask is
         path = self.folder / f"{name}.html"
         building = self.folder / f"{name}-tmp.html"  # as nbgrader names it
         try:
-            with building.open("w", encoding="utf-8", errors="replace") as file:
-                file.write(page)
-                os.fchmod(file.fileno(), 0o644)
+            if not (same and _is_linked(building, self.folder / f"{same}.html")):
+                with building.open("w", encoding="utf-8", errors="replace") as file:
+                    file.write(page)
+                    os.fchmod(file.fileno(), 0o644)
             building.replace(path)
         except OSError:
             building.unlink(missing_ok=True)
             raise
+
+
+def _is_linked(path: Path, same: Path) -> bool:
+    """Make `path` another name of a file; tell whether the file system could do that."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.hardlink_to(same)
+        return True
+    return False
 
 
 @functools.lru_cache(1000)

@@ -191,11 +191,6 @@ class HandInStore:
         values = [State.GRADED, student, since]
         return int(self._database.execute(asked, values).fetchone()[0])
 
-    def exercises(self, since: float) -> set[str]:
-        """Return the exercises of which hand-ins have arrived since then."""
-        asked = "SELECT DISTINCT exercise FROM hand_ins WHERE arrived > ? AND exercise != ''"
-        return {name for (name,) in self._database.execute(asked, [since])}
-
     def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:
         columns = ", ".join(COLUMNS)
         asked = f"SELECT {columns} FROM hand_ins WHERE {condition} ORDER BY arrived, name"  # noqa: S608

@@ -68,6 +68,10 @@ class WarmExecutor(LocalExecutor):
             self._kept = _Kept(Local(self.jobs, self.worker_config, self.pool, ahead=1))
         return self._kept
 
+    def is_outdated(self) -> bool:
+        """Tell whether an exercise of the workers was released again since they began."""
+        return self.pool is not None and self._files != _files_of(self.worker_config)
+
     def close(self) -> None:
         """Keep all for the next batch."""
         self.used_at = time.monotonic()

@@ -56,14 +56,20 @@ BYTES_OF_FAILED, BYTES_OF_ENTRY = 50_000_000, 50_000
 its files and folders counts as in addition.
 """
 MOST_IN_BATCH = 60
-JOIN_AFTER, JOIN_FOR = 10.0, 600.0
-"""Seconds after which others may join a batch that a slow hand-in keeps from ending, and until when
-they may.
-"""
+JOIN_AFTER = 10.0
+"""Seconds after which others may join a batch that a slow hand-in keeps from ending."""
 MOST_WAIT = 60.0
-"""Seconds that a hand-in of an exercise which no batch had so far waits while others join one."""
-RECENT = 24 * HOUR
-"""Seconds for which the hand-ins of an exercise may join a batch of another one."""
+"""Seconds that a hand-in waits, if its exercise was released after the batch began, while others
+join that.
+"""
+MOST_SECONDS_ON_SERVER = 600.0
+"""Seconds for which others may join a batch if the gradebook is on a server: from other machines,
+no one sees who waits for it.
+"""
+MOST_FAULTS = 3
+"""Students on whose hand-ins the grader itself may fail before a batch has to end: perhaps its
+workers are at fault.
+"""
 TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
@@ -130,7 +136,9 @@ class Watch:
         self._in_batch: set[str] = set()
         self._failed: set[str] = set()
         self._exercises: set[str] = set()
-        self._turn, self._has_fault = 0, False
+        self._turn = 0
+        self._must_end = False  # whether no one may join the batch any more
+        self._with_faults: set[str] = set()  # students of the batch on whom the grader failed
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
         self._looked_at = self._answered_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
@@ -335,17 +343,20 @@ class Watch:
             chosen = self._chosen(waiting)
             if not chosen:
                 return False
+            if gradebook.is_wanted(self.course):
+                _raise_busy("Another program waits for the gradebook: it comes first.")
             with gradebook.opened(self.course, _raise_busy):
                 pass  # before anything is placed where the program that has it would grade it
             batch = self._placed(chosen)
             if not batch:
                 return False
-            self._has_fault = False
+            self._with_faults.clear()
+            self._must_end = False
             try:
                 self._grade_rows(batch)
             finally:
                 self._in_batch = set()
-            if self._has_fault:  # the next try gets other workers
+            if self._with_faults:  # the next try gets other workers
                 self.executor.release()
             self._failed.clear()
             self._pause = FIRST_PAUSE
@@ -373,15 +384,18 @@ class Watch:
         """Return hand-ins that join a batch because it takes long, if workers are free.
 
         `rows` has those of the batch, also the ones that are finished. Students whom it has not
-        served yet come first. Hand-ins of an exercise that no batch had so far have to wait for
-        the next one, so after a while no more join this one for their sake.
+        served yet come first. Hand-ins of an exercise that was released since have to wait for the
+        next batch, so after a while no more join this one for their sake.
         """
         self._look_again()
         seconds = time.monotonic() - began
-        if seconds >= JOIN_AFTER and time.monotonic() >= self._answered_at + PAGES_EVERY:
+        if seconds < JOIN_AFTER:
+            return []
+        if time.monotonic() >= self._answered_at + PAGES_EVERY:
             self.answer()
-        is_time = JOIN_AFTER <= seconds <= JOIN_FOR
-        if free_workers <= 0 or not is_time or self.stopping or self._has_fault:
+            self.send_scores(now=False)
+            self._must_end = self._must_end or self._is_next_batch_needed(seconds)
+        if free_workers <= 0 or self.stopping or self._must_end:
             return []
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
         gradable = [
@@ -400,13 +414,27 @@ class Watch:
         joining = [row for row in joining if row.student not in served] or joining
         return self._placed(self._chosen(joining, free_workers)) if joining else []
 
+    def _is_next_batch_needed(self, seconds: float) -> bool:
+        """Tell whether a batch that runs for so many seconds should end as soon as it can.
+
+        Others could join it for as long as students hand in slow work. But the workers have the
+        exercises as they were when it began, and it has the gradebook.
+        """
+        from autograder.grades import database, gradebook
+
+        if database.is_server(self.course.db_url):
+            is_wanted = seconds > MOST_SECONDS_ON_SERVER
+        else:
+            is_wanted = gradebook.is_wanted(self.course)
+        has_bad_workers = len(self._with_faults) >= MOST_FAULTS
+        return is_wanted or has_bad_workers or self.executor.is_outdated()
+
     def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
-        """Return the exercises of a batch and those of recent hand-ins, which may join it."""
+        """Return the exercises of a batch, and all that are released: their hand-ins may join."""
         released = {
             exercise.name for exercise in self.course.released() if exercise.archive.exists()
         }
-        recent = self.hand_ins.exercises(time.time() - RECENT)
-        self._exercises = recent & released | {row.exercise for row in batch}
+        self._exercises = released | {row.exercise for row in batch}
         return self.course.exercises(sorted(self._exercises))
 
     def _left_this_hour(self, student: str) -> float:
@@ -551,7 +579,7 @@ class Watch:
         is_our_fault = record.kind == Kind.INFRASTRUCTURE
         if is_our_fault and row.tries + 1 < TRIES:
             self._retry_at = time.monotonic() + FIRST_PAUSE
-            self._has_fault = True
+            self._with_faults.add(row.student)
             return self.hand_ins.keep(replace(row, tries=row.tries + 1))
         if row.state != State.GRADED:
             attempt = row.attempt and not is_our_fault

@@ -88,14 +88,16 @@ def opened(course: Course, on_wait: Callable[[str], None] | None = None) -> Iter
     def wait(holder: str) -> None:
         assert on_wait is not None
         on_wait(f"Waiting until the gradebook {course.database} is free. In use by: {holder}.")
+        while_waiting.enter_context(locks.lock(_wish_of(course), lambda holder: None))
 
     try:
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as while_waiting, contextlib.ExitStack() as stack:
             if on_wait and not database.is_server(course.db_url):
                 stack.enter_context(locks.lock(_lock_of(course), wait))
             gradebook = stack.enter_context(
                 _open(course.db_url, course.course_id, wait if on_wait else None)
             )
+            while_waiting.close()
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
             if foreign:
                 raise UserError(
@@ -118,6 +120,17 @@ def _lock_of(course: Course) -> Path:
     named = url.database if url.get_backend_name() == "sqlite" else None
     path = Path(named) if named and named != ":memory:" else course.gradebook
     return path.with_name(f"{path.name}.lock")
+
+
+def _wish_of(course: Course) -> Path:
+    """Return the file that a process locks while it waits for the gradebook."""
+    lock = _lock_of(course)
+    return lock.with_suffix(".wanted")
+
+
+def is_wanted(course: Course) -> bool:
+    """Tell whether another process of this machine waits for the gradebook, to grade into it."""
+    return locks.is_locked(_wish_of(course))
 
 
 def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -> Gradebook:

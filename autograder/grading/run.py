@@ -39,6 +39,8 @@ from autograder.sanitize.outputs import Collected
 STOPPED = "This cell was stopped: {reason}"
 STOPPED_IN_CHECK = "Stopped in this check: {reason}"
 CUT = "[The rest of the output was cut off.]"
+OUTPUT_ROOM = 2
+"""How many times the size of a graded notebook its outputs may have while it runs."""
 CELL_NOT_RUN = "This cell was not run, because cells of this notebook made Python exit too often."
 CHECK_NOT_RUN = "This check was not run, because cells of this notebook made Python exit too often."
 BEHIND = "The cells from here on do not affect the grade and were not run."
@@ -144,6 +146,9 @@ class _Run:
         self.execution = Execution()
         self.guest: Guest | None = None
         self.fatal_cells: set[str] = set()
+        # The graded notebook is cut to `graded_mb` in the end. Until then a notebook of many cells
+        # must not fill this process's memory.
+        self.output_room = int(OUTPUT_ROOM * limits.graded_mb * 1_000_000)
 
     def step(self, cell: Cell, earlier_cells: list[Cell]) -> None:
         """Run one code cell, or say why it is not run."""
@@ -163,7 +168,7 @@ class _Run:
             cell.outputs = [_stream_output("stderr", Message(CELL_NOT_RUN))]
 
     def _run_student_cell(self, cell: Cell, earlier_cells: list[Cell]) -> None:
-        collected = Collected(self.limits)
+        collected = Collected(self.limits, self.output_room)
         try:
             guest = self.guest_after(earlier_cells)
             if guest is None:
@@ -176,6 +181,7 @@ class _Run:
             collected.outputs.append(
                 _stream_output("stderr", Message(STOPPED, reason=error.message))
             )
+        self.output_room -= collected.kept
         if collected.cut:
             collected.outputs.append(_stream_output("stderr", Message(CUT)))
         cell.outputs = collected.outputs

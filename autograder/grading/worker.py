@@ -123,6 +123,9 @@ class Worker:
         for _ in range(TRIES):
             try:
                 return self._grade(unit, on_cell, runs)
+            except MemoryError:  # it would take as much a second time
+                fault = "the memory for its results was used up"
+                break
             except Exception as error:  # whatever it is, it is not the student's
                 known = isinstance(error, (CourseCheckError, RuntimeError))
                 fault = str(error) if known else f"{type(error).__name__}: {error}"

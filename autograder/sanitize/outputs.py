@@ -53,15 +53,25 @@ class Collected:
     ----------
     limits : Limits
         `output_kb` and `picture_kb` bound what is kept.
+    room : int
+        How much is kept at most, whatever the limits say: what other cells of the notebook left.
     """
 
-    def __init__(self, limits: Limits):
-        self.characters_left = limits.output_kb << 10
+    def __init__(self, limits: Limits, room: int):
         self.most_picture = limits.picture_kb << 10
-        self.pictures_left = PICTURES_PER_CELL * self.most_picture
+        room = max(room, 0)
+        self._most_characters = min(limits.output_kb << 10, room)
+        self._most_pictures = min(PICTURES_PER_CELL * self.most_picture, room)
+        self.characters_left, self.pictures_left = self._most_characters, self._most_pictures
         self.work_left = markup.MOST_WORK
         self.outputs: list[Cell] = []
         self.cut = False
+
+    @property
+    def kept(self) -> int:
+        """How many characters, and bytes of pictures, are kept."""
+        characters = self._most_characters - max(self.characters_left, 0)
+        return characters + self._most_pictures - self.pictures_left
 
     def add(self, raw: Any) -> None:
         """Add one output, bounded and inert."""

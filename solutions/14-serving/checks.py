@@ -597,19 +597,11 @@ def shared_pages_kinds(shared_pages, draw):
     expect(len(tables) == 2, Message(message, found=len(tables)))
 
 
-def results_of_two_calls(function, prompts, page_size):
-    """Return the results of two calls with the same prompts; they are the same even if the first call changes them."""
-    copies = [list(prompt) for prompt in prompts]
-    first = function(prompts, page_size)
-    prompts[:] = copies
-    return first, function(prompts, page_size)
-
-
 @check(weight=0.5, needs=[shared_pages_kinds])
 def shared_pages_again(shared_pages, draw):
     """Begins with an empty cache in each call."""
     prompts = tokens(draw, 5, 7)
-    first, second = map(tables_in, shared_pages.run_remote(results_of_two_calls, prompts, 2))
+    first, second = (tables_in(shared_pages(prompts, 2)) for _ in range(2))
     message = "Two calls with the same prompts returned {first}, then {second}. Is something kept from call to call?"
     expect(first == second, Message(message, first=shown(first), second=shown(second)))
 

@@ -221,6 +221,24 @@ def test_who_changes_a_file_after_submitting_submits_later(exchange):
     assert read(exchange, hand_in).arrived > before
 
 
+@pytest.mark.parametrize("change", ["rename a folder", "remove a file", "add a folder"])
+def test_who_changes_names_in_a_folder_after_submitting_submits_later(exchange, change):
+    """The answers could be in the names."""
+    files = {"01-toy.ipynb": "{}", "bits/1/x.txt": "", "bits/2/x.txt": "", "bits/y.txt": ""}
+    hand_in = submit(exchange, "ada", files)
+    before = read(exchange, hand_in).arrived
+    time.sleep(0.05)
+    bits = hand_in.folder / "bits"
+    match change:
+        case "rename a folder":
+            (bits / "1").rename(bits / "the answer")
+        case "remove a file":
+            (bits / "y.txt").unlink()
+        case "add a folder":
+            (bits / "3").mkdir()
+    assert read(exchange, hand_in).arrived > before
+
+
 def test_a_file_that_changes_while_it_is_read_is_read_again_later(exchange):
     """One writer goes on and on: whatever is read is whole, or is not taken."""
     hand_in = submit(exchange, "ada", {"01-toy.ipynb": "a" * 900_000})

@@ -29,8 +29,16 @@ from autograder.commands import doctor
 from autograder.course import deadlines, locks
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.watch_settings import WatchSettings
-from autograder.exchange import arrivals, collecting, fairness, inbound, permissions, watch
-from autograder.exchange.publishing import Publisher
+from autograder.exchange import (
+    arrivals,
+    collecting,
+    fairness,
+    inbound,
+    permissions,
+    publishing,
+    watch,
+)
+from autograder.exchange.publishing import Publisher, feedback_name
 from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.exchange.watch import Watch
 from autograder.feedback import notice
@@ -606,6 +614,7 @@ def test_pages_are_published_under_each_notebooks_name_for_all_to_read(watched):
         os.umask(before)
     pages = list((watched.exchange / "feedback").iterdir())
     assert len(pages) == 2 and all(re.fullmatch(r"[0-9a-f]{32}\.html", page.name) for page in pages)
+    assert pages[0].samefile(pages[1])  # the same page takes its bytes once
     assert {stat.S_IMODE(page.stat().st_mode) for page in pages} == {0o644}
     assert stat.S_IMODE((watched.exchange / "feedback").stat().st_mode) == 0o711
     assert "This is the hand-in of" in pages[0].read_text()
@@ -613,6 +622,23 @@ def test_pages_are_published_under_each_notebooks_name_for_all_to_read(watched):
         assert watching.publisher.publish(row) is row  # it is published
         page_of(watched.course, "ada", secret, f"<html lang='en'>{notice.HERE}new</html>")
         assert watching.publisher.publish(row) != row
+
+
+def test_only_the_last_hand_ins_of_a_student_keep_their_pages(watched, monkeypatch):
+    """However often someone hands in pages of many megabytes."""
+    monkeypatch.setattr(publishing, "MOST_PAGES", 2)
+    ids = [secrets.token_hex(64) for _ in range(4)]
+    with watched.watch() as watching:
+        for number, secret in enumerate(ids):
+            row = HandInRow(secret, "ada", "01-toy", State.GRADED, 1e9 + number, secret, ["01-toy"])
+            page_of(watched.course, "ada", secret, f"<html lang='en'>{notice.HERE}mine</html>")
+            watching.publisher.publish(row)
+    pages = [
+        watched.exchange / "feedback" / f"{feedback_name(each, '01-toy')}.html" for each in ids
+    ]
+    texts = [page.read_text() for page in pages]
+    assert ["mine" in text for text in texts] == [False, False, True, True]
+    assert all("fetch the feedback of these" in text for text in texts[:2])
 
 
 def test_a_page_of_another_hand_in_is_not_published(watched):
@@ -752,6 +778,28 @@ def test_numbers_without_a_user_count_as_one(watched):
     assert users == {7, None}
 
 
+def test_of_thousands_of_unfinished_entries_few_are_looked_at_again(watched, monkeypatch):
+    finder = arrivals.Arrivals(lambda name: False, lambda name: True, inbound.user_name)
+    for _ in range(arrivals.MOST_LOOKED_AT + 20):
+        watched.submit("ada", finish=False)
+    looks = []
+    arrival = finder._arrival
+    monkeypatch.setattr(finder, "_arrival", lambda *about: looks.append(1) or arrival(*about))
+    with inbound.opened(watched.exchange / "inbound") as folder:
+        finder.find(folder)
+        looks.clear()
+        assert len(finder.find(folder)) == arrivals.MOST_LOOKED_AT == len(looks)
+
+
+def test_an_unfinished_entry_is_found_when_it_is_complete(watched):
+    finder = arrivals.Arrivals(lambda name: False, lambda name: True, inbound.user_name)
+    hand_in = watched.submit("ada", finish=False)
+    with inbound.opened(watched.exchange / "inbound") as folder:
+        assert [each.is_complete for each in finder.find(folder)] == [False]
+        hand_in.folder.chmod(0o777)
+        assert [each.is_complete for each in finder.find(folder)] == [True]
+
+
 def test_a_batch_has_one_hand_in_of_each_student(watched):
     waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("mal", "3"))
     with watched.watch() as watching:
@@ -780,7 +828,7 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         ]  # mal comes last
         assert watching._joining(batch, began, free_workers=0) == []
         assert watching._joining(batch, time.monotonic(), free_workers=9) == []
-        assert watching._joining(batch, began - watch.JOIN_FOR, free_workers=9) == []
+        assert names(watching._joining(batch, began - 3600, free_workers=9)) == ["2", "4"]
         watching.hand_ins.keep(replace(waiting[3], arrived=now - watch.MOST_WAIT - 1))
         assert watching._joining(batch, began, free_workers=9) == []  # ben has waited for long
         watching._delays.add("3")  # unless his is not to be graded now
@@ -795,6 +843,55 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         assert names(watching._joining(batch, began, free_workers=9)) == ["3", "2", "4"]
         watching.stopping = True
         assert watching._joining(batch, began, free_workers=9) == []
+
+
+def test_no_one_joins_a_batch_that_has_to_end(watched, monkeypatch):
+    """For whoever waits for the gradebook, for a new release, and for other workers."""
+    reasons = {
+        "another program waits": lambda watching: monkeypatch.setattr(
+            gradebook, "is_wanted", lambda course: True
+        ),
+        "released again": lambda watching: monkeypatch.setattr(
+            watching.executor, "is_outdated", lambda: True
+        ),
+        "faults": lambda watching: watching._with_faults.update({"mal", "eve", "dan"}),
+    }
+    ada = HandInRow("1", "ada", "01-toy", arrived=time.time())
+    for has_reason in reasons.values():
+        with watched.watch() as watching:
+            watching.hand_ins.keep(ada)
+            monkeypatch.setattr(watching, "_placed", lambda rows: rows)
+            watching._exercises, watching._with_faults = {"01-toy"}, {"mal", "eve"}
+            began = time.monotonic() - 3600
+            assert names(watching._joining({}, began, free_workers=1)) == ["1"]
+            watching._answered_at = 0.0  # it looks for reasons now and then
+            has_reason(watching)
+            assert watching._joining({}, began, free_workers=1) == []
+        monkeypatch.undo()
+
+
+def test_a_batch_does_not_begin_while_another_program_waits_for_the_gradebook(watched):
+    watched.submit("ada")
+    ready, has_it, free = threading.Event(), threading.Event(), threading.Event()
+
+    def wait():
+        with gradebook.opened(watched.course, lambda line: ready.set()):
+            has_it.set()
+            free.wait(20)
+
+    waiter = threading.Thread(target=wait)
+    with watched.watch() as watching:
+        watching.look()
+        with gradebook.opened(watched.course, print):
+            waiter.start()
+            assert ready.wait(20)
+            while not gradebook.is_wanted(watched.course):
+                time.sleep(0.01)
+            assert not watching.grade()
+            assert "Another program waits for the gradebook" in watching.troubles[0]
+        assert has_it.wait(20) and not gradebook.is_wanted(watched.course)
+        free.set()
+        waiter.join()
 
 
 def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(watched):
@@ -966,7 +1063,7 @@ def test_a_gradebook_that_another_program_has_is_waited_for(isolated, watched):
 def test_a_full_disk_while_pages_are_published_is_waited_for(isolated, watched, monkeypatch):
     hand_in = watched.submit("ada")
 
-    def fail(self, name, page):
+    def fail(*arguments, **named):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:

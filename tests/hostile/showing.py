@@ -60,6 +60,21 @@ def picture(data, mime="image/png"):
     return {mime: base64.b64encode(data).decode()}
 
 
+def with_pictures(notebook, folder):
+    """Add cells whose pictures together have 600 MB; they lie before the answers, and so run."""
+    text = code(
+        """
+        import base64
+        import os
+        from IPython.display import display
+        for _ in range(5):
+            picture = b"\\x89PNG\\r\\n\\x1a\\n" + os.urandom(2000) * 1000
+            display({"image/png": base64.b64encode(picture).decode()}, raw=True)
+        """
+    )
+    notebook.cells[1:1] = [nbformat.v4.new_code_cell(text) for _ in range(60)]
+
+
 CASES = [
     # Attachments
     writes(
@@ -165,6 +180,13 @@ CASES = [
             print("x", flush=True)
             print("y", file=sys.stderr, flush=True)
         """,
+    ),
+    Case(
+        "pictures-in-many-cells",
+        "displays five pictures of 2 MB in each of 60 cells of its own",
+        ALL,
+        Kind.RIGHT,
+        edit=with_pictures,
     ),
     displays(
         "many-small-displays",

@@ -20,10 +20,22 @@ GIF = base64.b64encode(b"GIF89a" + bytes(100)).decode()
 
 
 def collected(*messages, **limits):
-    cell = outputs.Collected(replace(LIMITS, **limits))
+    cell = outputs.Collected(replace(LIMITS, **limits), room=10**9)
     for message in messages:
         cell.add(message)
     return cell
+
+
+def test_a_cell_keeps_no_more_than_the_others_left():
+    cell = outputs.Collected(LIMITS, room=1000)
+    cell.add({"output_type": "stream", "name": "stdout", "text": "x" * 600})
+    cell.add(shows(image_png=PNG))
+    assert cell.kept == 600 + outputs.MESSAGE_COST * 2 + 108 and not cell.cut
+    cell.add({"output_type": "stream", "name": "stdout", "text": "x" * 600})
+    assert cell.cut and cell.kept <= 2000
+    full = outputs.Collected(LIMITS, room=-5)
+    full.add(shows(image_png=PNG))
+    assert full.kept == 0 and full.cut and full.outputs == []
 
 
 def shows(**data):
