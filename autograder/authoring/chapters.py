@@ -32,7 +32,9 @@ FILES = (
     "tests/unseen/{name}.py",
     "locale/*/LC_MESSAGES/*/{number}-*.po",
 )
-"""Where a chapter's files are. What is made by machine is in data/experiments/ and exercises/."""
+"""Where a chapter's files are. Programs make those in data/experiments/ and exercises/, and in
+solutions/ the notebook, checking.zip and verified.json.
+"""
 
 
 @dataclass(frozen=True)

@@ -1052,6 +1052,7 @@ LONG = (8192, 16_384, 32_768)
 
 
 def _measured_attention(record):
+    """Return the texts on attention, by the names that the pages glue."""
     naive, kernel, other = (
         attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn")
     )
@@ -1093,6 +1094,7 @@ def _measured_attention(record):
         texts["flash_backward_long"] = f"{max(ratios):.0%}"
     if all(short):
         rows = zip(("kernel", "cudnn"), short, strict=True)
+        # in microseconds
         texts |= {f"short_{name}": duration(row, 1, 1e3) for name, row in rows}
     if all(full):
         texts |= {

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from edition import is_whole, translated_with_numbers
+from edition_pages import is_whole, translated_with_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 

@@ -17,7 +17,7 @@ from catches import MeasuredDirective
 from corpus import table
 from docutils import nodes
 from docutils.statemachine import StringList
-from edition import translated_with_numbers, without_numbers
+from edition_pages import translated_with_numbers, without_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 

@@ -37,7 +37,7 @@ class chapter_link(nodes.reference):  # noqa: N801 (docutils names its nodes so)
     """The link to a page's notebook."""
 
 
-class Text(nodes.NodeVisitor):
+class MarkdownVisitor(nodes.NodeVisitor):
     """Collects what a part of a page says, as Markdown that Jupyter shows."""
 
     def __init__(self, document, macros):
@@ -90,7 +90,7 @@ class Text(nodes.NodeVisitor):
         """A row of a table, as one line."""
         cells = []
         for entry in node:
-            inner = Text(self.document, self.macros)
+            inner = MarkdownVisitor(self.document, self.macros)
             entry.walkabout(inner)
             cells.append(inner.text().replace("\n", " ").replace("|", r"\|"))
         self.parts.append("| " + " | ".join(cells) + " |\n")
@@ -133,7 +133,7 @@ class Text(nodes.NodeVisitor):
     unknown_departure = unknown_visit
 
 
-def alone(code):
+def standalone_source(code):
     """Return a cell's code as it runs without the book."""
     code = TAKES.sub(lambda match: records.chapter_code(match[1]) + "\n", code)
     return code.replace("from figures.course import of_chapter\n", "")
@@ -165,11 +165,13 @@ def cells_of(doctree, macros):
                 source = next(child.findall(is_source), None)
                 if source:
                     flush()
-                    cells.append(nbformat.v4.new_code_cell(alone(source.astext().strip())))
+                    cells.append(
+                        nbformat.v4.new_code_cell(standalone_source(source.astext().strip()))
+                    )
             elif {"abh-selftest", "abh-pointer", "abh-recorded"} & set(child.get("classes", [])):
                 continue
             else:
-                visitor = Text(doctree, macros)
+                visitor = MarkdownVisitor(doctree, macros)
                 child.walkabout(visitor)
                 waiting.append(visitor.text())
 

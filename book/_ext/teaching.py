@@ -79,7 +79,7 @@ def labels(folder):
     return {subject: {wrong.label for wrong in listed(subject)} for subject in exercise.subjects}
 
 
-def found(name, subject, label):
+def recognition_counts(name, subject, label):
     """How many of the unseen wrong answers to a function got this cause; None if that is not
     recorded.
     """
@@ -128,7 +128,7 @@ class MistakeRole(SphinxRole):
             shown += nodes.Text(_("pencil question"))
         else:
             shown += nodes.literal("", subject)
-            if counts := found(folder.name, subject, label):
+            if counts := recognition_counts(folder.name, subject, label):
                 shown += nodes.Text(", " + _("%d of %d") % counts)
             else:
                 logger.warning(

@@ -27,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
-from edition import is_whole, root
+from edition_pages import is_whole, path_to_site
 from pdf import NAME as PDF
 from pdf import show_pdf
 
@@ -170,11 +170,11 @@ class ExerciseDirective(SphinxDirective):
             logger.warning(message, name, name, location=self.get_location(), type="theme")
             return []
         title, points = read_exercise(notebook)
-        language = editions.short(self.env.app.config.language)
+        language = editions.language_code(self.env.app.config.language)
         opened = notebook.with_suffix(f".{language}.ipynb")  # the edition's own, in the same zip
         opened = opened if opened.exists() else notebook
         worth = _("%g points") % points
-        up = "../" * self.env.docname.count("/") + root(self.env.app)
+        up = "../" * self.env.docname.count("/") + path_to_site(self.env.app)
 
         # what is said here is translated already
         paragraph = functools.partial(nodes.paragraph, translatable=False)

@@ -24,7 +24,7 @@ import editions
 import javascript
 import run_pages
 from rich.console import Console
-from run_pages import Step
+from run_pages import StepResult
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "_build"
@@ -34,11 +34,11 @@ console = Console(highlight=False)
 
 
 def fetch_packages():
-    """What npm has for the pages and their JavaScript, into _build/npm/."""
+    """Fetch the npm packages of the pages into _build/npm/."""
     try:
-        return Step("fetched" if javascript.fetch() else "nothing new")
+        return StepResult("fetched" if javascript.fetch() else "nothing new")
     except RuntimeError as error:
-        return Step(None, str(error).splitlines())
+        return StepResult(None, str(error).splitlines())
 
 
 def check_downloads():
@@ -53,16 +53,16 @@ def check_downloads():
     ]
     faults = [archive.fault(Exercise(path.stem, ROOT)) for path in notebooks]
     messages = [fault for fault in faults if fault]
-    return Step(None if messages else f"{len(notebooks)} exercises", messages)
+    return StepResult(None if messages else f"{len(notebooks)} exercises", messages)
 
 
 def build_pages(language=editions.SOURCE, strict=False):
-    """Jupyter Book; where it is strict, every warning is an error.
+    """Build one edition with Jupyter Book; with `strict`, each warning is an error.
 
     Pages that cannot run here are in it without results, and named; their warnings are no errors
     then.
     """
-    left_out = run_pages.not_run()
+    left_out = run_pages.pages_that_cannot_run()
     command = [sys.executable, "book/tools/editions.py", language]
     if not strict or left_out:
         command.append("--lenient")
@@ -81,7 +81,7 @@ def build_pages(language=editions.SOURCE, strict=False):
         (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
         faults = [line for line in lines if FAULT.search(line) and "IPKernelApp" not in line]
-        return Step(None, faults or lines[-20:], log=log)
+        return StepResult(None, faults or lines[-20:], log=log)
     site = editions.HTML / editions.folder(language)
     summary = f"{len(list((site / 'book').glob('*.html')))} pages"
     if left_out:
@@ -90,7 +90,7 @@ def build_pages(language=editions.SOURCE, strict=False):
     warnings = sum("WARNING: " in line for line in log.splitlines())
     if warnings:
         summary += f"; {warnings} warnings, in {LOG.relative_to(ROOT)}"
-    return Step(summary, log=log)
+    return StepResult(summary, log=log)
 
 
 def timed(step, *arguments):
@@ -102,7 +102,7 @@ def timed(step, *arguments):
     try:
         result = step(*arguments)
     except Exception as error:
-        result = Step(None, [run_pages.in_one_line(error)], log=traceback.format_exc())
+        result = StepResult(None, [run_pages.in_one_line(error)], log=traceback.format_exc())
     return result, time.perf_counter() - start
 
 

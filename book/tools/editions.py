@@ -31,24 +31,24 @@ def languages():
     return sorted(path.parent.name for path in LOCALE.glob("*/book.yml"))
 
 
-def messages(language):
+def catalog_folder(language):
     """Return the folder of a language's catalogs."""
     return LOCALE / language / "LC_MESSAGES"
 
 
 def pages(language):
     """Return the pages of an edition, as Sphinx names them: {"book/01-qkv", ...}."""
-    return {f"book/{path.stem}" for path in messages(language).glob("book/*.po")}
+    return {f"book/{path.stem}" for path in catalog_folder(language).glob("book/*.po")}
 
 
-def has(language, page):
+def has_page(language, page):
     """Tell whether an edition has a page: it has a catalog, or is made by an extension and
     stands below one.
     """
     return bool({page, page.rpartition("/")[0]} & pages(language))
 
 
-def short(language):
+def language_code(language):
     """Return a language without its country, such as zh."""
     return language.partition("_")[0]
 
@@ -57,7 +57,7 @@ def folder(language):
     """Return the folder of an edition within the site, with a slash at its end; English is at
     the top.
     """
-    return "" if language == SOURCE else f"{short(language)}/"
+    return "" if language == SOURCE else f"{language_code(language)}/"
 
 
 def tag(language):
@@ -67,7 +67,7 @@ def tag(language):
 
 def name(language):
     """Return a language in its own words, such as 中文."""
-    return Locale.parse(short(language)).get_display_name()
+    return Locale.parse(language_code(language)).get_display_name()
 
 
 def terms(language, part="terms"):
@@ -88,11 +88,13 @@ def compile_catalogs(language):
             catalog.write_mo(language)
 
 
-def merged(settings, others):
+def merge_settings(settings, others):
     """Return settings with others in their place, level by level."""
     if not (isinstance(settings, dict) and isinstance(others, dict)):
         return others
-    both = {key: merged(settings[key], others[key]) for key in settings.keys() & others.keys()}
+    both = {
+        key: merge_settings(settings[key], others[key]) for key in settings.keys() & others.keys()
+    }
     return settings | others | both
 
 
@@ -103,12 +105,14 @@ def settings(language):
     plain = ROOT / "_config.yml"
     if language == SOURCE:
         return plain
-    configured = merged(
+    configured = merge_settings(
         {"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml")
     )
     path = BUILD / f"{language}.yml"
     path.write_text(
-        yaml.safe_dump(merged(read(plain), configured), allow_unicode=True, sort_keys=False),
+        yaml.safe_dump(
+            merge_settings(read(plain), configured), allow_unicode=True, sort_keys=False
+        ),
         encoding="utf8",
     )
     return path
@@ -162,7 +166,7 @@ def sphinx(language, out, doctrees, strict, builder="html", **overrides):
     Parameters
     ----------
     language : str
-    out, kept : Path
+    out, doctrees : Path
         The folders of what is made, and of what was read.
     strict : bool
         Take warnings for errors.

@@ -116,7 +116,7 @@ def pages(language):
                 (False, chapter["file"]),
                 *((True, s["file"]) for s in chapter.get("sections", ())),
             ]:
-                folder = editions.folder(language) if editions.has(language, file) else ""
+                folder = editions.folder(language) if editions.has_page(language, file) else ""
                 yield Page(f"/{folder}{file}.html", caption, below)
 
 

@@ -86,9 +86,9 @@ def run(page, notebook, timed):
     refuse_if_busy(used())
     used = watch_others()
     with tempfile.TemporaryDirectory() as folder:
-        notebook, seconds, fault = run_pages.execute(page, notebook, rerun=True, folder=folder)
-        if fault:
-            raise Refused(fault.message)
+        notebook, seconds, failure = run_pages.execute(page, notebook, rerun=True, folder=folder)
+        if failure:
+            raise Refused(failure.message)
         others = used()
         refuse_if_busy(others)
         record = records.read(page.stem, folder)
@@ -197,7 +197,7 @@ def rerun(page, notebook, console):
         executed, seconds, record = run_until_times_agree(page, notebook, console)
     else:  # how busy the machine is does not matter to results without times
         executed, seconds, record = run(page, notebook, timed=False)
-    records.put(page.stem, record)
+    records.store_record(page.stem, record)
     lines = [f"{page.stem}: {seconds:.0f} s"]
     for cell in records.cells_of(executed).values():
         warnings = records.printed(cell, "stderr").strip()

@@ -123,10 +123,10 @@ def digest(notebook):
             if name not in NO_MATTER
         ),
     ]
-    return digest_of("\0".join(map(plain, [*texts, *taken("\n".join(texts))])))
+    return digest_of("\0".join(map(plain, [*texts, *used_chapter_code("\n".join(texts))])))
 
 
-def taken(code):
+def used_chapter_code(code):
     """Return the code of the chapters that some code takes what it uses from: a figure's module,
     or another page.
     """
@@ -154,11 +154,11 @@ def chapter_code(name):
 
 def recorded_tags(source):
     """Return the tags of each recorded cell of a page's source, as one text."""
-    all_tags = [
+    lines = [
         re.search(r"^:?tags:.*$", header, re.MULTILINE)
         for header, code in CODE_CELL.findall(source)
     ]
-    return [tags[0] for tags in all_tags if tags and re.search(rf"\b{TAG}\b", tags[0])]
+    return [line[0] for line in lines if line and re.search(rf"\b{TAG}\b", line[0])]
 
 
 CODE_CELL = re.compile(
@@ -166,7 +166,7 @@ CODE_CELL = re.compile(
 )
 
 
-def bound(source):
+def assigned_names(source):
     """Return the names that code binds at its top level: not those of imports, functions and
     classes.
     """
@@ -219,7 +219,7 @@ class AsGenerators(ast.NodeTransformer):
         )
 
 
-def read_by(source, at_once=True, called=True):
+def global_reads(source, at_once=True, called=True):
     """Return the global names that code reads.
 
     With `at_once` those that are read while it runs, and with `called` those that its functions
@@ -242,7 +242,7 @@ def read_by(source, at_once=True, called=True):
     return names
 
 
-def wanted(notebook, cell):
+def names_to_record(notebook, cell):
     """Return, sorted, the names that a recorded cell binds and that code outside of recorded cells
     reads.
     """
@@ -251,18 +251,18 @@ def wanted(notebook, cell):
     texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
     before = ast.parse("\n".join(texts[: index + 1])).body
     functions = {
-        node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)
+        node.name: global_reads(ast.unparse(node)) for node in before if isinstance(node, NAMED)
     }
     rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
     needed = (
-        read_by("\n".join(texts[index + 1 :]))  # later cells
-        | read_by(rest, at_once=False)  # earlier code that is run later, such as lambdas
-        | read_by(texts[index], called=False)  # this cell's functions, as they are defined
+        global_reads("\n".join(texts[index + 1 :]))  # later cells
+        | global_reads(rest, at_once=False)  # earlier code that is run later, such as lambdas
+        | global_reads(texts[index], called=False)  # this cell's functions, as they are defined
     )
     # what these functions read when they are called
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
-    return sorted(bound(cell.source) & needed)
+    return sorted(assigned_names(cell.source) & needed)
 
 
 def definitions(source):
@@ -278,30 +278,30 @@ def definitions(source):
 def load(page, number):
     """Return the values of a recorded cell, by name, and print what it printed."""
     print(read(page)["cells"][number]["printed"], end="")
-    return values(page, number)
+    return recorded_values(page, number)
 
 
-def values(page, number):
+def recorded_values(page, number):
     """Return the values of a recorded cell, by name."""
     recorded = read(page)["cells"][number]["values"]
     return {name: decoded(value) for name, value in recorded.items()}
 
 
-def state(names):
+def fingerprints(names):
     """Return a fingerprint of each value that could be recorded, and of each model and
     generator, by name.
     """
-    fingerprints = {}
+    by_name = {}
     for name, value in names.items():
         # the latter for tensors without numbers
         with contextlib.suppress(TypeError, NotImplementedError):
             if not name.startswith("_"):
-                fingerprints[name] = fingerprint(value)
-    return fingerprints
+                by_name[name] = fingerprint(value)
+    return by_name
 
 
 def fingerprint(value):
-    """Return a fingerprint of what `state` says; raise TypeError for anything else."""
+    """Return a value's fingerprint; raise TypeError for one that `fingerprints` leaves out."""
     if isinstance(value, type):
         raise TypeError(f"{value} has no fingerprint")
     if hasattr(value, "state_dict"):
@@ -322,16 +322,27 @@ def fingerprint(value):
     return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()
 
 
-def keep(into, names, wanted_names, before, began, bound_names):
-    """Write down the values of some names, with what the cell took; complain of what it may not
-    do.
+def write_cell_values(path, names, recorded_names, before, began, assigned):
+    """Write the values of a cell's recorded names, and its seconds, into a file; raise an error
+    if the cell did what it may not do.
+
+    Parameters
+    ----------
+    path : str
+    names : dict
+        All names of the page's kernel.
+    recorded_names : list of str
+    before : dict
+        The `fingerprints` of the names before the cell.
+    began : float
+        When the cell began, by `time.perf_counter`.
+    assigned : list of str
+        The names that the cell assigns.
     """
     seconds = time.perf_counter() - began
-    after = state({name: value for name, value in names.items() if name in before})
+    after = fingerprints({name: value for name, value in names.items() if name in before})
     changed = sorted(
-        name
-        for name in before.keys() & after.keys() - set(bound_names)
-        if before[name] != after[name]
+        name for name in before.keys() & after.keys() - set(assigned) if before[name] != after[name]
     )
     if changed:
         raise ValueError(
@@ -339,14 +350,14 @@ def keep(into, names, wanted_names, before, began, bound_names):
             f"{', '.join(changed)}"
         )
     values = {}
-    for name in wanted_names:
+    for name in recorded_names:
         try:
             values[name] = encoded(names[name])
         except TypeError as error:
             raise TypeError(
                 f"{name} is read outside of the recorded cell that makes it, and {error}"
             ) from None
-    json_entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
+    json_entries.write(Path(path), {"seconds": round(seconds, 1), "values": values})
 
 
 def reseed(page, number):
@@ -359,30 +370,34 @@ def reseed(page, number):
 
 
 def as_run(notebook, page, folder=None, keep_times=False):
-    """Return a page's recorded cells' code as it is to be run, by number: from the record, or
-    anew into a folder. With `keep_times`, cells that measure time run again, but the cells after
-    them get the recorded values: those of a busy machine are none.
+    """Return the code to run in place of each recorded cell, by number.
+
+    Without `folder`, it loads the record; with one, it runs the cell and writes its values there.
+    With `keep_times`, cells tagged `clock` run, but later cells get the recorded values, because a
+    busy machine measures no times.
     """
     sources = {}
     for number, cell in cells_of(notebook).items():
-        behind = f"import records as _records\n_records.reseed({page!r}, {number})"
+        reseed_code = f"import records as _records\n_records.reseed({page!r}, {number})"
         if folder is None:
-            first = (
+            load_code = (
                 f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
             )
-            sources[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
+            sources[number] = f"{load_code}\n{definitions(cell.source)}\n{reseed_code}"
             continue
-        if keep_times and "clock" in tags(cell):
-            behind = f"globals().update(_records.values({page!r}, {number}))\n{behind}"
-        first = (
+        setup_code = (
             "import records as _records\nimport time as _time\n"
-            "_before, _began = _records.state(globals()), _time.perf_counter()"
+            "_before, _began = _records.fingerprints(globals()), _time.perf_counter()"
         )
-        last = (
-            f"_records.keep({str(folder / f'{number}.json')!r}, globals(), "
-            f"{wanted(notebook, cell)!r}, _before, _began, {sorted(bound(cell.source))!r})"
+        path, assigned = str(folder / f"{number}.json"), sorted(assigned_names(cell.source))
+        keep_code = (
+            f"_records.write_cell_values({path!r}, globals(), "
+            f"{names_to_record(notebook, cell)!r}, _before, _began, {assigned!r})"
         )
-        sources[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
+        if keep_times and "clock" in tags(cell):
+            load_code = f"globals().update(_records.recorded_values({page!r}, {number}))"
+            keep_code = f"{keep_code}\n{load_code}"
+        sources[number] = f"{setup_code}\n{cell.source}\n{keep_code}\n{reseed_code}"
     return sources
 
 
@@ -419,8 +434,8 @@ def encoded(value):
         return {MARK: "tuple", "items": [encoded(item) for item in value]}
     if isinstance(value, dict):
         items = [[encoded(key), encoded(item)] for key, item in value.items()]
-        plain = all(isinstance(key, str) and key != MARK for key in value)
-        return dict(items) if plain else {MARK: "dict", "items": items}
+        has_plain_keys = all(isinstance(key, str) and key != MARK for key in value)
+        return dict(items) if has_plain_keys else {MARK: "dict", "items": items}
     kind = type(value).__module__.partition(".")[0]
     if kind == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
         return {**encoded(value.detach().cpu().numpy()), MARK: "torch"}
@@ -445,7 +460,7 @@ def packed(values):
     """
     import numpy as np
 
-    stored, about = values, {}
+    stored, scale = values, {}
     if values.dtype == "f8":
         with np.errstate(over="ignore"):
             narrow = values.astype("f4")
@@ -454,15 +469,15 @@ def packed(values):
         )
     # perhaps rounded to three decimals
     if values.dtype.kind == "f" and np.abs(values).max(initial=0) < 32:
-        whole = np.round(1000 * values.astype("f8")).astype("i2")
-        if np.array_equal((whole / 1000).astype(values.dtype), values):
-            stored, about = whole, {"parts": 1000}
+        thousandths = np.round(1000 * values.astype("f8")).astype("i2")
+        if np.array_equal((thousandths / 1000).astype(values.dtype), values):
+            stored, scale = thousandths, {"parts": 1000}
     # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are
     # compressed well.
     planes = stored.view("u1").reshape(-1, stored.itemsize).T.tobytes()
     return {
         "as": stored.dtype.str,
-        **about,
+        **scale,
         "bytes": base64.b85encode(zlib.compress(planes, 9)).decode(),
     }
 
@@ -543,7 +558,7 @@ def read(page, records=FOLDER):
         return None
     for cell in record.get("cells", ()):
         if IN_CHAPTER in cell["values"].values():
-            shared = of_chapter(page, records)
+            shared = first_page_values(page, records)
             values = cell["values"].items()
             cell["values"] = {
                 name: shared.get(name, value) if value == IN_CHAPTER else value
@@ -552,7 +567,7 @@ def read(page, records=FOLDER):
     return record
 
 
-def of_chapter(page, records):
+def first_page_values(page, records):
     """Return the recorded values of the first page of a page's chapter, as JSON, by name;
     nothing for that page.
     """
@@ -579,7 +594,7 @@ def is_current(page, notebook):
         return False
 
 
-def lacking(page, notebook):
+def why_unusable(page, notebook):
     """Return why a page cannot have its experiments from its record, with the cell or None; None
     if it can.
     """
@@ -590,14 +605,16 @@ def lacking(page, notebook):
     for number, cell in cells.items():
         values = recorded[number]["values"]
         names = [
-            name for name in wanted(notebook, cell) if values.get(name, IN_CHAPTER) == IN_CHAPTER
+            name
+            for name in names_to_record(notebook, cell)
+            if values.get(name, IN_CHAPTER) == IN_CHAPTER
         ]
         if names:
             return f"its record has no {', '.join(names)}", cell
     return None
 
 
-def write(page, notebook, folder, records=FOLDER):
+def write_page_record(page, notebook, folder, records=FOLDER):
     """Write down a page's recorded cells, as they were run with `as_run`, which kept their
     values in a folder.
     """
@@ -605,20 +622,22 @@ def write(page, notebook, folder, records=FOLDER):
     for number, cell in cells_of(notebook).items():
         values = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
         cells.append({"seconds": values["seconds"], "printed": printed(cell), **values})
-    put(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
+    store_record(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
 
 
-def put(page, record, records=FOLDER):
+def store_record(page, record, records=FOLDER):
     """Write a page's record into a folder of records.
 
     A large value of its chapter's first page is only there.
     """
     others = [path.stem for path in Path(records).glob(f"{page[:3]}*.json") if path.stem != page]
     sharing = [other for other in others if chapter_of_page(other, BOOK.parent) == page]
-    # then the values change that they have from here
+    # read before writing: they take values from this record
     before = {other: read(other, records) for other in sharing}
     shared = {
-        name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE
+        name: value
+        for name, value in first_page_values(page, records).items()
+        if len(str(value)) > LARGE
     }
     cells = []
     for cell in record["cells"]:
@@ -629,7 +648,7 @@ def put(page, record, records=FOLDER):
         cells.append(cell | {"values": values})
     json_entries.write(path_of(page, records), record | {"cells": cells}, levels=4)
     for other, other_record in before.items():
-        put(other, other_record, records)
+        store_record(other, other_record, records)
 
 
 def made_with():

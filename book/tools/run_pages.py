@@ -2,10 +2,9 @@
 changed.
 
 The outputs of a page's cells go into Jupyter Book's own cache, from which its build takes them. A
-page has changed when its code has, or a figure's module that it imports, or a file of `data/` that
-it names: one digest has all of it. A page that measures time, which has a cell tagged `clock`, runs
-when the others have, alone. Cells tagged `recorded` are long experiments: their results are taken
-from the page's record (`records`).
+page has changed when anything in `digest` has. A page that measures time, which has a cell tagged
+`clock`, runs when the others have, alone. Cells tagged `recorded` are long experiments: their
+results are taken from the page's record (`records`).
 
 A page that fails is in the book without its results; a strict build ends with it, and where a
 record is older than its page's code.
@@ -44,6 +43,8 @@ CACHE = BUILD / ".jupyter_cache"
 STAMPS = CACHE / "pages.json"
 PACKAGES = ("numpy", "torch", "matplotlib", "ipykernel")
 """The packages whose versions a page's outputs depend on."""
+FILE_NAME = re.compile(r"""(?<=Path\(["'])[^"'\n]+|data/[\w.-]+\w""")
+"""A file that a page's code names: as `Path("13-today/models.toml")`, or in `data/`."""
 SECONDS, EXPERIMENT = 120, 600
 """The longest that a cell may take in a build, and when its page's experiments are run."""
 WITHOUT = "the page is in the book without its results"
@@ -53,7 +54,7 @@ OLD_RECORD = "its record is older than its code; the book has what was recorded"
 
 
 @dataclass
-class Fault:
+class PageFailure:
     """Why a page failed: in one line, and with all that Python says."""
 
     message: str
@@ -61,7 +62,7 @@ class Fault:
 
 
 @dataclass
-class Step:
+class StepResult:
     """The result of a step of the build.
 
     `summary` is a few words, or None where nothing can follow; `messages` are lines for the
@@ -100,13 +101,13 @@ def code_cells(notebook):
 
 
 def digest(page, notebook):
-    """Return a digest of all that a page's outputs depend on: its code, the figures' modules that
-    it imports, the data that it names, and versions.
+    """Return a digest of what a page's outputs depend on: its code, the figures' modules that it
+    imports, the files that it names, its record, and versions.
     """
     sources = [cell.source for cell in code_cells(notebook)]
     code = "\n".join(sources)
-    texts = [*sources, *records.taken(code), *map(metadata.version, PACKAGES)]
-    files = [BOOK / name for name in re.findall(r"data/[\w.-]+\w", code)]
+    texts = [*sources, *records.used_chapter_code(code), *map(metadata.version, PACKAGES)]
+    files = [BOOK / name for name in FILE_NAME.findall(code)]
     files.append(records.path_of(page.stem))
     for name, path in records.modules(code).items():
         # An interactive figure is written into the page with its script and its style.
@@ -123,7 +124,7 @@ def wants_triton(notebook):
     return bool(re.search(r"^\s*import triton\b", code, re.MULTILINE))
 
 
-def not_run():
+def pages_that_cannot_run():
     """Return the pages whose code cannot run on this machine."""
     return [] if find_spec("triton") else [page for page in pages() if wants_triton(read(page))]
 
@@ -150,7 +151,7 @@ def location(page, notebook, cell):
 
 
 def execute(page, notebook, rerun=False, folder=records.FOLDER, keep_times=False):
-    """Run a page's cells in a new kernel; return the notebook, the seconds, and the fault, or
+    """Run a page's cells in a new kernel; return the notebook, the seconds, and the failure, or
     None.
 
     Parameters
@@ -167,10 +168,12 @@ def execute(page, notebook, rerun=False, folder=records.FOLDER, keep_times=False
     """
     start = time.perf_counter()
     try:
-        fault = check(page, notebook, rerun) or run_cells(page, notebook, rerun, folder, keep_times)
+        failure = check(page, notebook, rerun) or run_cells(
+            page, notebook, rerun, folder, keep_times
+        )
     except Exception as error:  # such as a kernel that does not start
-        fault = Fault(f"book/{page.name}: {in_one_line(error)}", traceback.format_exc())
-    return notebook, time.perf_counter() - start, fault
+        failure = PageFailure(f"book/{page.name}: {in_one_line(error)}", traceback.format_exc())
+    return notebook, time.perf_counter() - start, failure
 
 
 def check(page, notebook, rerun):
@@ -182,17 +185,17 @@ def check(page, notebook, rerun):
             ast.parse(cell.source)
         except SyntaxError as error:
             where = location(page, notebook, cell)
-            return Fault(f"{where}: {in_one_line(error)}", traceback.format_exc())
-    lack = None if rerun else records.lacking(page.stem, notebook)
+            return PageFailure(f"{where}: {in_one_line(error)}", traceback.format_exc())
+    lack = None if rerun else records.why_unusable(page.stem, notebook)
     if lack:
         reason, cell = lack
         where = location(page, notebook, cell) if cell else f"book/{page.name}"
-        return Fault(f"{where}: {reason}; run python book/tools/record.py {page.stem}")
+        return PageFailure(f"{where}: {reason}; run python book/tools/record.py {page.stem}")
     return None
 
 
 def run_cells(page, notebook, rerun, folder, keep_times=False):
-    """Run a page's cells; return the fault, or None."""
+    """Run a page's cells; return the failure, or None."""
     recorded = records.cells_of(notebook)
     sources = {number: cell.source for number, cell in recorded.items()}
     limit = EXPERIMENT if rerun else SECONDS
@@ -205,8 +208,13 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
         as_run = records.as_run(notebook, page.stem, Path(values) if rerun else None, keep_times)
         for number, source in as_run.items():
             recorded[number].source = source
+        # A busy kernel sends a line in parts, and myst-nb would make a line of each.
         client = nbclient.NotebookClient(
-            notebook, timeout=limit, record_timing=False, on_cell_start=note
+            notebook,
+            timeout=limit,
+            record_timing=False,
+            on_cell_start=note,
+            coalesce_streams=True,
         )
         try:
             client.execute(cwd=str(page.parent), env=environment())
@@ -215,7 +223,7 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
             nbclient.exceptions.DeadKernelError,
         ) as error:
             where = location(page, notebook, started[-1]) if started else f"book/{page.name}"
-            return Fault(f"{where}: {in_one_line(error, limit)}", traceback.format_exc())
+            return PageFailure(f"{where}: {in_one_line(error, limit)}", traceback.format_exc())
         finally:
             for number, source in sources.items():
                 recorded[number].source = source
@@ -225,8 +233,8 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
             try:
                 records.printed(cell)
             except ValueError as error:
-                return Fault(f"{location(page, notebook, cell)}: {error}")
-        records.write(page.stem, notebook, values, folder)
+                return PageFailure(f"{location(page, notebook, cell)}: {error}")
+        records.write_page_record(page.stem, notebook, values, folder)
     return None
 
 
@@ -273,7 +281,7 @@ def executed(pool, notebooks):
         try:
             yield page, job.result()
         except BrokenProcessPool:
-            yield page, (None, 0.0, Fault(f"book/{page.name}: {ENDED}"))
+            yield page, (None, 0.0, PageFailure(f"book/{page.name}: {ENDED}"))
     for page in alone:
         yield page, pool.submit(execute, page, notebooks[page]).result()
 
@@ -296,7 +304,7 @@ def outdated(notebooks):
 
 
 def run(report=lambda text: None, strict=False):
-    """Run the pages that changed; return the result, as a `Step`.
+    """Run the pages that changed; return the result, as a `StepResult`.
 
     Parameters
     ----------
@@ -308,7 +316,7 @@ def run(report=lambda text: None, strict=False):
     notebooks = {page: read(page) for page in pages()}
     old = outdated(notebooks)
     if strict and old:
-        return Step(None, [f"book/{page.name}: {OUTDATED} {page.stem}" for page in old])
+        return StepResult(None, [f"book/{page.name}: {OUTDATED} {page.stem}" for page in old])
     CACHE.mkdir(parents=True, exist_ok=True)
     cache = get_cache(str(CACHE))
     stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
@@ -321,7 +329,7 @@ def run(report=lambda text: None, strict=False):
             stamps[page.name] = stamp
         json_entries.write(STAMPS, stamps)
 
-    for page in not_run():  # without results, but not run by the build either
+    for page in pages_that_cannot_run():  # without results, but not run by the build either
         store(page, notebooks.pop(page), 0.0)
     digests = {page: digest(page, notebook) for page, notebook in notebooks.items()}
     stale = [page for page in notebooks if stamps.get(page.name, {}).get("digest") != digests[page]]
@@ -331,14 +339,14 @@ def run(report=lambda text: None, strict=False):
         page: stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size) for page in stale
     }
     stale.sort(key=durations.get, reverse=True)
-    faults = []
+    failures = []
     processes = min(len(stale), os.cpu_count() or 1) or 1
     with ProcessPoolExecutor(processes, initializer=discard_stderr) as pool:
         results = executed(pool, {page: notebooks[page] for page in stale})
-        for number, (page, (notebook, seconds, fault)) in enumerate(results, 1):
+        for number, (page, (notebook, seconds, failure)) in enumerate(results, 1):
             report(f"{number} of {len(stale)} run")
-            if fault:
-                faults.append(fault)
+            if failure:
+                failures.append(failure)
                 store(page, notebooks[page], seconds)
             else:
                 stamp = {"digest": digests[page], "seconds": round(seconds, 1)}
@@ -347,7 +355,9 @@ def run(report=lambda text: None, strict=False):
             os.utime(page)
     summary = f"{len(stale)} of {len(notebooks)} run" if stale else "none has changed"
     messages = [f"book/{page.name}: {OLD_RECORD}" for page in old]
-    messages += [fault.message if strict else f"{fault.message}; {WITHOUT}" for fault in faults]
-    log = "\n".join(f"{fault.message}\n{fault.traceback}" for fault in faults)
+    messages += [
+        failure.message if strict else f"{failure.message}; {WITHOUT}" for failure in failures
+    ]
+    log = "\n".join(f"{failure.message}\n{failure.traceback}" for failure in failures)
     log = re.sub(r"\x1b\[[0-9;]*m", "", log)
-    return Step(None if faults and strict else summary, messages, bool(faults), log)
+    return StepResult(None if failures and strict else summary, messages, bool(failures), log)

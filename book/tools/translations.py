@@ -117,7 +117,7 @@ def of_drawings():
     sys.path.insert(0, str(BOOK / "_ext"))
     import run_pages
     from drawings import words_of
-    from edition import without_numbers
+    from edition_pages import without_numbers
     from jupyter_cache import get_cache
 
     cache, messages = get_cache(str(run_pages.CACHE)), []
@@ -357,7 +357,7 @@ def main(arguments=None):
             title_justify="left",
         )
         total = count = 0
-        paths = {name: editions.messages(language) / f"{name}.po" for name in messages}
+        paths = {name: editions.catalog_folder(language) / f"{name}.po" for name in messages}
         present = {name: read(path, language) for name, path in paths.items()}
         folders = {path.parent: [] for path in paths.values()}
         for name, path in paths.items():

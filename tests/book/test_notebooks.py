@@ -83,4 +83,4 @@ def test_each_name_is_the_notebooks_own(html, name):
         for symbol in table.get_symbols()
         if symbol.is_assigned() or symbol.is_imported()
     }
-    assert records.read_by(code) - bound - set(dir(builtins)) == set()
+    assert records.global_reads(code) - bound - set(dir(builtins)) == set()

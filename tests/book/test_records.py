@@ -107,14 +107,14 @@ def test_a_value_of_two_pages_is_stored_once(tmp_path):
     def size():
         return records.path_of("01-qkv-deeper", tmp_path).stat().st_size
 
-    records.put("01-qkv-deeper", record_of(1, more=2), tmp_path)
+    records.store_record("01-qkv-deeper", record_of(1, more=2), tmp_path)
     alone = size()
-    records.put("01-qkv", record_of(1), tmp_path)
+    records.store_record("01-qkv", record_of(1), tmp_path)
     assert size() < alone / 5 and "small" in records.path_of("01-qkv-deeper", tmp_path).read_text(
         encoding="utf8"
     )
     assert records.read("01-qkv-deeper", tmp_path) == record_of(1, more=2)
-    records.put("01-qkv", record_of(2), tmp_path)
+    records.store_record("01-qkv", record_of(2), tmp_path)
     assert size() == alone and records.read("01-qkv-deeper", tmp_path) == record_of(1, more=2)
     assert records.read("01-qkv", tmp_path) == record_of(2)
 
@@ -146,8 +146,17 @@ def test_which_parts_of_a_cell_are_recorded_and_which_run():
         "far(early(low))",
     )
     recorded = records.cells_of(page)[0]
-    assert records.bound(cell) == set("width low high rows usual step last file best".split())
-    assert records.wanted(page, recorded) == ["best", "last", "low", "rows", "usual", "width"]
+    assert records.assigned_names(cell) == set(
+        "width low high rows usual step last file best".split()
+    )
+    assert records.names_to_record(page, recorded) == [
+        "best",
+        "last",
+        "low",
+        "rows",
+        "usual",
+        "width",
+    ]
     assert "import math" in records.definitions(cell) and "open" not in records.definitions(cell)
 
 
@@ -227,8 +236,8 @@ from pathlib import Path
 sys.path.insert(0, "tools")
 import run_pages
 page = Path("page.md").resolve()
-notebook, seconds, fault = run_pages.execute(page, run_pages.read(page), rerun="rerun" in sys.argv)
-print(fault.message if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
+notebook, seconds, failure = run_pages.execute(page, run_pages.read(page), rerun="rerun" in sys.argv)
+print(failure.message if failure else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
 print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].splitlines()[0])
 """
 
@@ -405,7 +414,7 @@ def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
 
     def execute(page, source, rerun, folder):
         values = {"numbers": records.encoded(np.array([next(times)])), "of": 3}
-        records.put("page", {"made": {}, "cells": [{"values": values}]}, folder)
+        records.store_record("page", {"made": {}, "cells": [{"values": values}]}, folder)
         return notebook(), 1.0, None
 
     for module, name, value in (
@@ -417,7 +426,7 @@ def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
         (record.os, "cpu_count", lambda: 2),
         (run_pages, "pages", lambda: [page]),
         (run_pages, "execute", execute),
-        (records.put, "__defaults__", (tmp_path,)),
+        (records.store_record, "__defaults__", (tmp_path,)),
         (sys, "argv", ["records.py", "page"]),
     ):
         monkeypatch.setattr(module, name, value)
@@ -531,10 +540,10 @@ def test_every_experiment_is_repeated_and_compared(page, tmp_path):
     A record is also held to its code, by a digest, at every run.
     """
     recorded = records.path_of(page.stem).read_bytes()
-    _notebook, _seconds, fault = run_pages.execute(
+    _notebook, _seconds, failure = run_pages.execute(
         page, run_pages.read(page), rerun=True, folder=tmp_path, keep_times=True
     )
-    assert not fault
+    assert not failure
     assert records.path_of(page.stem).read_bytes() == recorded
     cells = records.cells_of(run_pages.read(page))
     timed = {number for number, cell in cells.items() if "clock" in records.tags(cell)}

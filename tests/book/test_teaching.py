@@ -118,7 +118,7 @@ def test_every_mistake_is_listed_and_counted():
         folder = teaching.FOLDERS[int(number)]
         assert label in teaching.labels(folder)[subject]
         if subject != teaching.PENCIL:
-            times, tried = teaching.found(folder.name, subject, label)
+            times, tried = teaching.recognition_counts(folder.name, subject, label)
             assert 0 <= times <= tried
 
 

@@ -23,9 +23,10 @@ from autograder.authoring import chapters
 from autograder.course.config import ROOT
 
 LANGUAGE = "zh_CN"
-CATALOGUES = sorted(editions.messages(LANGUAGE).rglob("*.po"))
+CATALOGUES = sorted(editions.catalog_folder(LANGUAGE).rglob("*.po"))
 NAMES = [
-    path.relative_to(editions.messages(LANGUAGE)).with_suffix("").as_posix() for path in CATALOGUES
+    path.relative_to(editions.catalog_folder(LANGUAGE)).with_suffix("").as_posix()
+    for path in CATALOGUES
 ]
 PAGES = sorted(page.removeprefix("book/") for page in editions.pages(LANGUAGE))
 PHONE = {"width": 390, "height": 844}
@@ -155,7 +156,7 @@ def test_signs_are_chinese_and_spaces_are_where_they_belong():
 
 
 def test_translations_keep_placeholders_in_figures():
-    catalogue = editions.messages(LANGUAGE) / "figures.po"
+    catalogue = editions.catalog_folder(LANGUAGE) / "figures.po"
     lost = [
         english
         for english, translation in translated(catalogue)
@@ -166,7 +167,7 @@ def test_translations_keep_placeholders_in_figures():
 
 def test_names_in_pages_are_those_on_the_figures():
     """What a page quotes of a button is what the button says."""
-    figures = dict(translated(editions.messages(LANGUAGE) / "figures.po"))
+    figures = dict(translated(editions.catalog_folder(LANGUAGE) / "figures.po"))
     wrong = []
     for path in CATALOGUES:
         for english, translation in translated(path) if path.parent.name == "book" else []:
@@ -192,7 +193,7 @@ def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_look
 ):
     broken = ['A tile sees $\\sqrt{n}$ of a row,\nand only "that" part.']
     monkeypatch.setattr(translations, "SOURCES", [lambda: {"figures": broken}])
-    monkeypatch.setattr(editions, "messages", lambda language: tmp_path)
+    monkeypatch.setattr(editions, "catalog_folder", lambda language: tmp_path)
     path = tmp_path / "figures.po"
     assert translations.main([]) == 0
     path.write_bytes(path.read_bytes()[:-3] + '"分块"\n'.encode())
@@ -269,7 +270,7 @@ def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
 
 def test_every_word_of_a_drawing_is_translated(html):
     wanted = translations.of_drawings()["drawings"]
-    translations_by_text = dict(translated(editions.messages(LANGUAGE) / "drawings.po"))
+    translations_by_text = dict(translated(editions.catalog_folder(LANGUAGE) / "drawings.po"))
     assert "squared error" in wanted and not [
         words for words in wanted if words not in translations_by_text
     ]
@@ -366,7 +367,9 @@ def test_a_claim_is_translated_once_for_all_pages(html):
         for english, _ in translated(path)
     }
     assert not of_pages & {*claims.values()}
-    translation = dict(translated(editions.messages(LANGUAGE) / "extensions.po"))[claims["A9"]]
+    translation = dict(translated(editions.catalog_folder(LANGUAGE) / "extensions.po"))[
+        claims["A9"]
+    ]
     for name in ("claims", "06-multi-head-deeper", "08-heads-deeper"):
         assert translation in page(name, only="article").get_text()
 
@@ -392,16 +395,16 @@ def test_where_there_is_no_chinese_page_the_switch_leads_to_the_chapter_or_the_f
     html, monkeypatch
 ):
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
-    import edition
+    import edition_pages
 
     monkeypatch.setattr(editions, "pages", lambda language: {"book/index", "book/01-qkv"})
     english = {"book/index", "book/01-qkv", "book/01-qkv-deeper", "book/references"}
     app = SimpleNamespace(
         env=SimpleNamespace(found_docs=english), config=SimpleNamespace(root_doc="book/index")
     )
-    assert edition.counterpart(app, "book/01-qkv", LANGUAGE) == ("book/01-qkv", True)
-    assert edition.counterpart(app, "book/01-qkv-deeper", LANGUAGE) == ("book/01-qkv", False)
-    assert edition.counterpart(app, "book/references", LANGUAGE) == ("book/index", False)
+    assert edition_pages.counterpart(app, "book/01-qkv", LANGUAGE) == ("book/01-qkv", True)
+    assert edition_pages.counterpart(app, "book/01-qkv-deeper", LANGUAGE) == ("book/01-qkv", False)
+    assert edition_pages.counterpart(app, "book/references", LANGUAGE) == ("book/index", False)
     assert (
         page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"]
         == f"../../zh/book/{GENERATED}.html"

@@ -87,7 +87,7 @@ def texts(pages):
         notebook = types.SimpleNamespace(cells=archives)
         yield f"record of {stem}", records.digest(notebook)
         for number, cell in records.cells_of(notebook).items():
-            yield f"names of {stem}, {number}", records.wanted(notebook, cell)
+            yield f"names of {stem}, {number}", records.names_to_record(notebook, cell)
     book = ROOT / "book"
     for path in sorted([*book.glob("figures/*.py"), *book.glob("[0-9][0-9]-*/*.py")]):
         yield f"plain {path.name}", digest(code_tokens.plain(path.read_text(encoding="utf8")))

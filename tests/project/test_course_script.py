@@ -355,6 +355,9 @@ def test_make_hands_on_the_python_that_it_is_given():
 def test_without_triton_the_pages_that_need_it_are_not_run(monkeypatch):
     run_pages = importlib.import_module("run_pages")
     monkeypatch.setattr(run_pages, "find_spec", lambda name: None)
-    assert [page.stem for page in run_pages.not_run()] == ["11-kernel", "11-gpu-deeper"]
+    assert [page.stem for page in run_pages.pages_that_cannot_run()] == [
+        "11-kernel",
+        "11-gpu-deeper",
+    ]
     monkeypatch.setattr(run_pages, "find_spec", lambda name: object())
-    assert run_pages.not_run() == []
+    assert run_pages.pages_that_cannot_run() == []

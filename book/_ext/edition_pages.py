@@ -200,7 +200,7 @@ MODELS = (
     N_("source"),
 )
 """What the tables of models have, in the same way."""
-OWN = ("documentation_options.js", "language_data.js", "translations.js")
+EDITION_STATIC_FILES = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
 CLOSING, OPENING = re.compile(r"[，。；：、？！）》”’]+"), re.compile(r"[（《“‘]+$")
 """What no line begins with, and what none ends with."""
@@ -219,7 +219,7 @@ def is_whole(app):
     return app.config.language == editions.SOURCE
 
 
-def root(app):
+def path_to_site(app):
     """Return the way from an edition's folder to the site's."""
     return "" if is_whole(app) else "../"
 
@@ -232,12 +232,14 @@ class EditionBuilder(StandaloneHTMLBuilder):
     name = "html"
 
     def _has(self, docname):
-        return editions.has(self.config.language, docname) or docname not in self.env.found_docs
+        return (
+            editions.has_page(self.config.language, docname) or docname not in self.env.found_docs
+        )
 
     def get_target_uri(self, docname, typ=None):
         """Return a page's address; that of an English page is beside the edition."""
         address = super().get_target_uri(docname, typ)
-        return address if self._has(docname) else f"{root(self.app)}{address}"
+        return address if self._has(docname) else f"{path_to_site(self.app)}{address}"
 
     def get_outdated_docs(self):
         """Yield the pages to be written again."""
@@ -297,7 +299,7 @@ class Pasted(PasteTextRole):
         return pasted or [nodes.Text("…")], messages
 
 
-def before(app, config):
+def configure_edition(app, config):
     """Take the builder of editions, where this is one; leave out English pages, where only
     messages are wanted.
     """
@@ -315,7 +317,7 @@ def before(app, config):
         parse_once()
 
 
-def prepare(app):
+def prepare_environment(app):
     """Make room for messages; give an edition what cells made, and the table of contents
     headings in its language.
     """
@@ -345,7 +347,7 @@ def translate_figures(app, doctree):
     if is_whole(app):
         return
     for catalog in CATALOGS:
-        app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalog}.po"))
+        app.env.note_dependency(str(editions.catalog_folder(app.config.language) / f"{catalog}.po"))
     files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
     if STATE in files:
         address, attributes = files[STATE]
@@ -380,7 +382,7 @@ class PageMessages(SphinxTransform):
         self.env.messages[self.env.docname] = self.messages(descriptions)
         if is_whole(self.app):
             return
-        if not editions.has(self.config.language, self.env.docname):
+        if not editions.has_page(self.config.language, self.env.docname):
             for title in self.document.findall(nodes.title):
                 title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
         self.translate(descriptions)
@@ -393,14 +395,17 @@ class PageMessages(SphinxTransform):
         texts = [node["content"] for node in descriptions]
         for node in self.document.findall(nodes.Element):
             if is_cell(node):
-                shown = node["cell_metadata"].get("mystnb", {})
+                display_options = node["cell_metadata"].get("mystnb", {})
                 texts += [
-                    shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})
+                    display_options[part][key].strip()
+                    for part, key in SHOWN
+                    if key in display_options.get(part, {})
                 ]
-                texts += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
-            elif within(node, is_no_text):
+                prompts = [f"code_{key}" for key in PROMPTS]
+                texts += [display_options[key] for key in prompts if key in display_options]
+            elif self_or_ancestor(node, is_output_or_front_matter):
                 continue
-            elif is_unfolding(node):
+            elif is_page_html(node):
                 texts += SUMMARY.findall(node.astext())
             else:
                 texts += of_nodes.get(id(node), [])
@@ -418,7 +423,7 @@ class PageMessages(SphinxTransform):
         for cell in self.document.findall(is_cell):
             for key in filter(cell.hasattr, PROMPTS):
                 cell[key] = catalog.gettext(cell[key])
-        for opening in self.document.findall(is_unfolding):
+        for opening in self.document.findall(is_page_html):
             text = SUMMARY.sub(
                 lambda match: html.escape(catalog.gettext(match[0])), opening.astext()
             )
@@ -436,26 +441,26 @@ def is_cell(node):
     return isinstance(node, nodes.Element) and node.get("nb_element") == "cell_code"
 
 
-def is_unfolding(node):
+def is_page_html(node):
     """Tell whether a node is a page's own HTML, which may begin what unfolds."""
     raw = (
         isinstance(node, nodes.raw)
         and node.get("format") == "html"
         and node.get("translatable", True)
     )
-    return raw and not within(node, is_no_text)
+    return raw and not self_or_ancestor(node, is_output_or_front_matter)
 
 
-def is_no_text(node):
+def is_output_or_front_matter(node):
     """Tell whether a node is what a cell gave, or a field of the front matter."""
     return node.get("nb_element") == "cell_code_output" or isinstance(
         node, nodes.docinfo | nodes.field_list
     )
 
 
-def within(node, which):
-    """Tell whether a node is one of which that is true, or stands in one."""
-    return node is not None and (which(node) or within(node.parent, which))
+def self_or_ancestor(node, which):
+    """Tell whether `which` is true of a node or of one of its ancestors."""
+    return node is not None and (which(node) or self_or_ancestor(node.parent, which))
 
 
 def translate_pasted(app, doctree, docname):
@@ -472,7 +477,7 @@ def translate_pasted(app, doctree, docname):
             close_up(node)
     for shown in doctree.findall(nodes.container):
         for text in list(shown.findall(nodes.Text)) if "cell_output" in shown["classes"] else []:
-            if not within(text.parent, is_verbatim):
+            if not self_or_ancestor(text.parent, is_verbatim):
                 text.parent.replace(text, nodes.Text(in_parts(text.astext())))
 
 
@@ -550,32 +555,32 @@ def counterpart(app, pagename, language):
     """
     if (
         language == editions.SOURCE
-        or editions.has(language, pagename)
+        or editions.has_page(language, pagename)
         or pagename not in app.env.found_docs
     ):
         return pagename, True
     chapter = str(PurePosixPath(pagename).with_name(chapter_of_page(pagename, editions.ROOT)))
-    return (chapter if editions.has(language, chapter) else app.config.root_doc), False
+    return (chapter if editions.has_page(language, chapter) else app.config.root_doc), False
 
 
-def switch(app, pagename, templatename, context, doctree):
-    """Give a page its links to other editions, and an edition the files of the English one."""
-    up = "../" * pagename.count("/") + root(app)
+def add_language_links(app, pagename, templatename, context, doctree):
+    """Give a page its links to other editions."""
+    up = "../" * pagename.count("/") + path_to_site(app)
     context["editions"], alternates = [], []
     for language in (editions.SOURCE, *editions.languages()):
-        page, same = counterpart(app, pagename, language)
+        page, is_same_page = counterpart(app, pagename, language)
         address = f"{editions.folder(language)}{page}.html"
-        if same:
+        if is_same_page:
             alternates.append(
                 (editions.tag(language), app.config.html_baseurl + address or up + address)
             )
         if language != app.config.language:
-            own = {
+            link = {
                 "address": up + address,
                 "tag": editions.tag(language),
                 "name": editions.name(language),
             }
-            context["editions"].append({**own, "same": same})
+            context["editions"].append({**link, "same": is_same_page})
     if len(alternates) > 1:
         context["metatags"] = context.get("metatags", "") + "".join(
             f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />'
@@ -583,18 +588,24 @@ def switch(app, pagename, templatename, context, doctree):
         )
 
 
-def finish(app, exception):
-    """Let an edition's pages have the static files of the English one, and mark its links to
-    English pages.
-    """
+def remove_shared_static(app, exception):
+    """Remove an edition's static files but its own: its pages have those of the English one."""
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
     for path in sorted(static.rglob("*"), reverse=True):  # what is in a folder, then the folder
         if path.is_dir():
             path.rmdir()
-        elif path.name not in OWN or path.parent != static:
+        elif path.name not in EDITION_STATIC_FILES or path.parent != static:
             path.unlink()
+
+
+def patch_html(app, exception):
+    """Let an edition's pages have the static files of the English one, mark its links to English
+    pages, and translate the theme's own words.
+    """
+    if exception or is_whole(app) or app.builder.format != "html":
+        return
     words = {  # that the theme and Sphinx have in English only
         "Color mode": _("Color mode"),
         "Link to this equation": _("Link to this equation"),
@@ -610,10 +621,18 @@ def finish(app, exception):
     for path in Path(app.outdir).rglob("*.html"):
         text = path.read_text(encoding="utf8")
         up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
-        page = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
+        # a static file that the edition does not have: the English one's is in the folder above
         page = re.sub(
-            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', page
+            rf'(?<==")(?={up}_static/(?!{"|".join(EDITION_STATIC_FILES)}))', path_to_site(app), text
         )
+        # a link to a page outside of the edition, which is an English one: `book.css` marks it by
+        # its language
+        page = re.sub(
+            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{path_to_site(app)}book/)',
+            '<a hreflang="en" ',
+            page,
+        )
+        # a title or label that is one of these words, and no more
         page = re.sub(
             rf'(?<=(?:title|label)=")({"|".join(words)})(?=")',
             lambda match: html.escape(str(words[match[0]])),
@@ -649,11 +668,12 @@ def setup(app):
     app.add_config_value("messages_only", False, "")
     app.add_builder(MessagesBuilder)
     app.add_transform(PageMessages)
-    app.connect("config-inited", before, priority=950)
-    app.connect("builder-inited", prepare, priority=900)
+    app.connect("config-inited", configure_edition, priority=950)
+    app.connect("builder-inited", prepare_environment, priority=900)
     app.connect("doctree-read", translate_figures)
     app.connect("doctree-resolved", translate_pasted, priority=300)
     app.connect("doctree-resolved", keep_together, priority=400)
-    app.connect("html-page-context", switch, priority=100)
-    app.connect("build-finished", finish, priority=900)
+    app.connect("html-page-context", add_language_links, priority=100)
+    app.connect("build-finished", remove_shared_static, priority=900)
+    app.connect("build-finished", patch_html, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
