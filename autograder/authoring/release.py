@@ -70,14 +70,19 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
         reason = outcome["error"].strip().splitlines()[-1]
         raise UserError(f"nbgrader could not release {exercise.name}: {reason}")
     built = course.root / building / exercise.name
-    # Only now: all that nbgrader can refuse has been done.
+    # A catalog that cannot be read is refused here, while the earlier release is still there.
+    texts = {
+        language: catalogs.of_texts(course.root, language, exercise.name)
+        for language in catalogs.languages(course.root)
+    }
+    # Only now: all that can be refused has been done.
     shutil.rmtree(into, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
     # Never the record, even if nbgrader's configuration does not ignore it: it names wrong answers.
     shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
     editions = {words.ENGLISH: nbformat.read(into / exercise.notebook.name, as_version=4)}
-    for language in catalogs.languages(course.root):
-        if translated := catalogs.of_texts(course.root, language, exercise.name):
+    for language, translated in texts.items():
+        if translated:
             edition = translations.edition(into / exercise.notebook.name, language, translated)
             nbformat.write(edition, into / exercise.edition(language).name)
             editions[language.replace("_", "-")] = edition

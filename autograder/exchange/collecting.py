@@ -57,29 +57,29 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
     limits = Limits.configured(course.config)
     check_owner = WatchSettings.configured(course.config).check_owner
     owner_of = inbound.user_name if check_owner else None
-    try:
-        with (
-            # `_refuse` raises, so this does not wait for the watch to end.
-            locks.lock(course.output_folder / LOCK, _refuse),
-            inbound.opened(exchange / "inbound") as folder,
-        ):
-            for entries in _newest_first(folder, collected):
-                wanted = [entry for entry in entries if entry.exercise in known]
-                for entry in wanted[:MOST_TRIED]:
-                    settings = known[entry.exercise].settings
-                    limit = replace(limits, **settings.limits)
-                    try:
-                        hand_in = inbound.read(folder, entry, limit, owner_of)
-                        _write(hand_in, folders, collected)
-                    except Exception as error:  # one that fails keeps no other from being taken
-                        collected.refused.append((entry.name, _reason(error)))
-                        continue
-                    break
-    except FileNotFoundError:
+    inbound_folder = exchange / "inbound"
+    if not inbound_folder.is_dir():
         raise UserError(
-            f"There is no folder {exchange / 'inbound'}. Release an exercise first: nbgrader "
+            f"There is no folder {inbound_folder}. Release an exercise first: nbgrader "
             "release_assignment; or name another exchange in c.Exchange.root."
-        ) from None
+        )
+    with (
+        # `_refuse` raises, so this does not wait for the watch to end.
+        locks.lock(course.output_folder / LOCK, _refuse),
+        inbound.opened(inbound_folder) as folder,
+    ):
+        for entries in _newest_first(folder, collected):
+            wanted = [entry for entry in entries if entry.exercise in known]
+            for entry in wanted[:MOST_TRIED]:
+                settings = known[entry.exercise].settings
+                limit = replace(limits, **settings.limits)
+                try:
+                    hand_in = inbound.read(folder, entry, limit, owner_of)
+                    _write(hand_in, folders, collected)
+                except Exception as error:  # one that fails keeps no other from being taken
+                    collected.refused.append((entry.name, _reason(error)))
+                    continue
+                break
     return collected
 
 

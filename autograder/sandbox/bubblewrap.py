@@ -73,10 +73,11 @@ def missing() -> list[str]:
     if lacks:
         return lacks
     with tempfile.TemporaryDirectory() as folder:
-        probe = [*python(), "kernel.probe"]
-        run = subprocess.run(
-            command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS
-        )
+        probe = command([*python(), "kernel.probe"], [folder])
+        try:
+            run = subprocess.run(probe, capture_output=True, text=True, timeout=PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return [f"the sandbox did not start in {PROBE_SECONDS:g} seconds; is the machine busy?"]
     if run.returncode:
         lines = run.stderr.strip().splitlines() or ["namespaces inside bubblewrap are refused"]
         for_container = f"{OPENED}, and on the machine below it " if in_container() else ""

@@ -280,7 +280,7 @@ class UnsandboxedGuests:
             # Any program of this machine can connect to the port: only the guest knows the token.
             if connection.recv(len(started.token), socket.MSG_WAITALL) != started.token:
                 raise RuntimeError("another program answered instead of the guest")
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             _end_tree(process, started.folder)
             raise RuntimeError(f"Python did not start for the notebook: {error}") from None
         finally:

@@ -641,6 +641,18 @@ def test_only_the_last_hand_ins_of_a_student_keep_their_pages(watched, monkeypat
     assert all("fetch the feedback of these" in text for text in texts[:2])
 
 
+def test_due_dates_that_were_away_for_a_while_count_again(watched):
+    path = deadlines.path_of(watched.course)
+    path.write_text("[due]\n01-toy = 2099-01-01T00:00:00Z\n")
+    with watched.watch() as watching:
+        publisher = watching.publisher
+        for name in ("moved.toml", path.name):
+            publisher.read_dates()
+            path = path.rename(path.with_name(name))
+        publisher.read_dates()
+        assert publisher.deadlines.due
+
+
 def test_a_page_of_another_hand_in_is_not_published(watched):
     row = HandInRow(
         "a", "ada", "01-toy", State.GRADED, time.time(), secrets.token_hex(64), ["01-toy"]

@@ -2,6 +2,7 @@
 does for a guest.
 """
 
+import collections
 import contextlib
 import errno
 import json
@@ -24,7 +25,7 @@ from autograder.grades.results import Kind
 from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest
-from autograder.sandbox.inside import keeper, seccomp, wire
+from autograder.sandbox.inside import keeper, seccomp, stand_ins, wire
 from autograder.sandbox.inside.tally import DISK_SECONDS, Look, Tally
 
 LIMITS = Limits(cpu_seconds=5, idle_seconds=2, idle_seconds_in_all=5, memory_mb=1000)
@@ -544,6 +545,20 @@ def test_a_module_of_the_students_may_have_the_name_of_one_of_ours(guest):
 
 def test_everything_that_is_used_is_probed(isolated):
     assert bubblewrap.missing() == []
+
+
+def test_a_sandbox_that_does_not_start_in_time_is_one_line(isolated, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "PROBE_SECONDS", 0.001)
+    (line,) = bubblewrap.missing()
+    assert line.startswith("the sandbox did not start in 0.001 seconds")
+
+
+def test_a_named_tuple_reaches_the_courses_answer_as_a_tuple():
+    pair = collections.namedtuple("pair", "a b")
+    asked = []
+    stand_in = stand_ins.stand_in("f", "function", lambda *request: asked.append(request) or 7)
+    assert stand_in(pair(1, torch.ones(2))) == 7
+    assert "pair" not in str(asked)
 
 
 STARTS_A_THREAD = (
