@@ -223,10 +223,10 @@ class Replaying(cluster.Cluster):
 
     def __init__(self, address, answers, share):
         super().__init__(address)
-        self.answers, self.share = answers, share
+        self.measured, self.share = answers, share
 
     def _equip(self, workers):
-        self._run(workers, keep, self.answers, self.share)
+        self._run(workers, keep, self.measured, self.share)
         return dict(workers)
 
 
@@ -240,8 +240,6 @@ def measured(options, name):
 
     class Noting(backends.Local):
         """One worker, which has one job at a time and is timed."""
-
-        AHEAD = 1
 
         def submit(self, job):
             self.start, self.method = time.perf_counter(), job.method
@@ -257,7 +255,9 @@ def measured(options, name):
     session = Session(course, course.exercises([name]), submitted)
     session.choose_sandbox(True, False, out.print)
     with session:
-        session.batch.make_backend = lambda: Noting(1, session.worker_config, session.place.pool)
+        session.batch.make_backend = lambda: Noting(
+            1, session.worker_config, session.executor.pool, ahead=1
+        )
         for _ in session.run():
             pass
     # the first waits for the warm parent
@@ -280,8 +280,8 @@ def measure_writer(options, known):
     cluster.work = replayed
     for share in SHARES:
         course, start = Course(root=ROOT, output_folder=fresh(options.work / "writer")), time.time()
-        place = Replaying(f"local:{SIMULATED}", answers, share)
-        session = Session(course, course.exercises([name]), submitted, place=place)
+        executor = Replaying(f"local:{SIMULATED}", answers, share)
+        session = Session(course, course.exercises([name]), submitted, executor=executor)
         session.choose_sandbox(True, False, out.print)
         begun, ended = {}, {}
         with session:

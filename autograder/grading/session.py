@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from autograder.checking import machine
 from autograder.course import cores
 from autograder.course.config import Course, Exercise
 from autograder.course.limits import Limits
@@ -57,7 +58,8 @@ class Pending:
         ready: list[Record] = []
         again: list[Record] = []
         for record in self.settled_here:
-            (again if "own" in record.waits_for() else ready).append(record)
+            depends_on_versions = machine.OWN_ANSWER in record.waits_for()
+            (again if depends_on_versions else ready).append(record)
         for records, where in (
             (ready, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),

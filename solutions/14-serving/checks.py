@@ -521,7 +521,7 @@ def paged_attention_inputs(paged_attention, draw):
         expect(is_kept, Message(message, name=f"{name}_pages"))
 
 
-@check(weight=0.5, needs=[packed_attention_shape])
+@check(weight=0.5, needs=[packed_attention_shape], measured=True)
 def packed_attention_inputs(packed_attention, draw):
     """Does not change its inputs."""
     case = packed_case(draw, [4, 0, 3], *widths(draw))
@@ -597,11 +597,19 @@ def shared_pages_kinds(shared_pages, draw):
     expect(len(tables) == 2, Message(message, found=len(tables)))
 
 
-@check(weight=0.5, needs=[shared_pages_kinds])
+def results_of_two_calls(function, prompts, page_size):
+    """Return the results of two calls with the same prompts; they are the same even if the first call changes them."""
+    copies = [list(prompt) for prompt in prompts]
+    first = function(prompts, page_size)
+    prompts[:] = copies
+    return first, function(prompts, page_size)
+
+
+@check(weight=0.5, needs=[shared_pages_kinds], measured=True)
 def shared_pages_again(shared_pages, draw):
     """Begins with an empty cache in each call."""
     prompts = tokens(draw, 5, 7)
-    first, second = (tables_in(shared_pages(prompts, 2)) for _ in range(2))
+    first, second = map(tables_in, shared_pages.run_remote(results_of_two_calls, prompts, 2))
     message = "Two calls with the same prompts returned {first}, then {second}. Is something kept from call to call?"
     expect(first == second, Message(message, first=shown(first), second=shown(second)))
 
@@ -683,7 +691,7 @@ def shared_pages_many(shared_pages, draw):
     expect_pages(shared_pages, *cases, ([long, long[:-1], long[:9]], 8))
 
 
-@check(weight=0.5, needs=[shared_pages_kinds])
+@check(weight=0.5, needs=[shared_pages_kinds], measured=True)
 def shared_pages_inputs(shared_pages, draw):
     """Does not change the prompts."""
     expect_lists_unchanged(shared_pages, tokens(draw, 5, 4, 2), 2)
@@ -773,7 +781,7 @@ def continuous_batching_none(continuous_batching, draw):
     expect_ends(continuous_batching, ([], [], 1), ([], [], 3))
 
 
-@check(weight=0.5, needs=[continuous_batching_kinds])
+@check(weight=0.5, needs=[continuous_batching_kinds], measured=True)
 def continuous_batching_inputs(continuous_batching, draw):
     """Does not change the lists that it gets."""
     expect_lists_unchanged(continuous_batching, [2, 0, 1, 0], [3, 1, 2, 4], 2)
