@@ -16,8 +16,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
 from autograder.authoring import loader, packages, regrade, source
-from autograder.authoring.sentences import COUNTED
-from autograder.authoring.sentences import TRANSLATED as CALLS
+from autograder.authoring.sentences import COUNTED, TRANSLATED
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
@@ -35,6 +34,8 @@ from autograder.grades import report
 from autograder.grades.results import Kind
 
 PACKAGE = Path(__file__).parent.parent
+CALLS = (*TRANSLATED, "Answer")
+"""Functions whose first argument is a text to translate; an `Answer` is what `watch` publishes."""
 NOT_SHOWN = (
     "authoring",
     "commands",

@@ -24,6 +24,7 @@ from bs4 import BeautifulSoup
 from exchange_tools import OTHERS, exchange_of, notebook_with, submit
 from toy_course import RIGHT, run, toy_course
 
+from autograder.authoring import translations
 from autograder.authoring.release import release
 from autograder.commands import doctor
 from autograder.course import deadlines, locks
@@ -639,6 +640,12 @@ def test_only_the_last_hand_ins_of_a_student_keep_their_pages(watched, monkeypat
     texts = [page.read_text() for page in pages]
     assert ["mine" in text for text in texts] == [False, False, True, True]
     assert all("fetch the feedback of these" in text for text in texts[:2])
+
+
+def test_every_answer_is_in_the_catalogs():
+    texts = [text for name, text in vars(publishing).items() if name.isupper()]
+    sentences = {text for text in texts if isinstance(text, str) and text.endswith(".")}
+    assert publishing.OLDER in sentences and sentences <= set(translations.engine_texts())
 
 
 def test_due_dates_that_were_away_for_a_while_count_again(watched):
