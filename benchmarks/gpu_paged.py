@@ -49,10 +49,10 @@ def drawn(lengths, page_size, heads, kv_heads, d_k, d_v, dtype):
     a page, and -1 in the table.
     """
     needed = [-(-length // page_size) for length in lengths]
-    count, b = sum(needed) + 2, len(lengths)
-    order = torch.randperm(count)
+    num_pages, b = sum(needed) + 2, len(lengths)
+    order = torch.randperm(num_pages)
     table = torch.full((b, max(needed) + 1), -1, dtype=torch.int32)
-    inside = torch.zeros(count, page_size, dtype=torch.bool)
+    inside = torch.zeros(num_pages, page_size, dtype=torch.bool)
     ends = list(itertools.accumulate(needed))
     for sequence, (count, end) in enumerate(zip(needed, ends, strict=True)):
         pages = order[end - count : end]
@@ -62,7 +62,7 @@ def drawn(lengths, page_size, heads, kv_heads, d_k, d_v, dtype):
     beyond = ~inside.to(DEVICE)
     cache = []
     for width in (d_k, d_v):
-        numbers = torch.randn(count, page_size, kv_heads, width, device=DEVICE, dtype=dtype)
+        numbers = torch.randn(num_pages, page_size, kv_heads, width, device=DEVICE, dtype=dtype)
         numbers[beyond] = math.nan
         cache.append(numbers)
     q = torch.randn(b, heads, d_k, device=DEVICE, dtype=dtype)

@@ -13,6 +13,7 @@ MEASURED = {
             "mixed": {
                 "n": 200,
                 "ours_seconds": [21.0, 20.0, 25.0],
+                "load": 0.5,
                 "stock": STOCK,
                 "parallel": {"2": STOCK | {"of_n": 450.0}, "4": STOCK | {"of_n": 420.0}},
                 "best": "4",
