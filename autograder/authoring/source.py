@@ -15,7 +15,9 @@ A cell's title is its grade_id. The kind of a cell follows from its contents:
 
 import ast
 import hashlib
+import io
 import re
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +82,12 @@ def at(path: Path, line: int) -> str:
 
 def lines(text: str, notebook: Notebook) -> list[int]:
     """Return the line on which each cell of the notebook in this text begins."""
+    # Comments only: for jupytext, the same characters inside a string begin no cell.
     headers = [
-        number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+        if token.start[1] == 0 and token.string.startswith("# %%")
     ]
     before = len(notebook.cells) - len(headers)  # text before the first header is also a cell
     return [1] * before + headers[max(-before, 0) :]

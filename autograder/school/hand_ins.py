@@ -5,6 +5,7 @@ completely or not at all.
 import os
 import re
 import shutil
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -454,12 +455,14 @@ class Collector:
         All are written to a temporary folder, and moved into place when they are complete.
         """
         self.submitted.mkdir(parents=True, exist_ok=True)
-        for leftover in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
-            process = int(leftover.name.removeprefix(STAGE))
+        # With the host's name: no one here knows whether a process of another machine still runs.
+        host = f"{STAGE}{socket.gethostname()}-"
+        for leftover in self.submitted.glob(f"{host}[0-9]*"):  # of a run that was killed
+            process = int(leftover.name.removeprefix(host))
             # This process has not made one yet: one with its number is of an earlier process.
             if process == os.getpid() or not psutil.pid_exists(process):
                 shutil.rmtree(leftover)
-        stage = self.submitted / f"{STAGE}{os.getpid()}"
+        stage = self.submitted / f"{host}{os.getpid()}"
         stage.mkdir()
         try:
             staged = [

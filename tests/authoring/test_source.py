@@ -116,6 +116,14 @@ def test_a_fault_is_one_line_that_names_file_and_line(tmp_path, fault):
         assert line.startswith("# %%")
 
 
+def test_a_header_inside_a_string_is_not_counted(tmp_path):
+    text = TEXT.replace("# Yours.\n", 'quoted = """\n# %% no cell\n"""\n')
+    notebook = source.read(write(tmp_path / "text.py", text))
+    where = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")]
+    where.remove(text.splitlines().index("# %% no cell") + 1)
+    assert source.lines(text, notebook) == where
+
+
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_a_text_is_as_jupytext_writes_it(folder):
     """So that it can be opened and saved in Jupyter, and nothing but what was changed differs."""
