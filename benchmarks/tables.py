@@ -65,7 +65,7 @@ def _rows(part):
 
 def _class(part):
     rows, graded, partial = [], 0, 0
-    loads, runs = [], 1
+    loads, runs, tried = [], 1, set()
     for name, kind, entry in _rows(part):
         ours, stock, best = median(entry["ours_seconds"]), entry["stock"]["of_n"], entry["best"]
         row = [name, f"{entry['n']}, {KINDS[kind]}", f"{ours:.1f} s ({entry['n'] / ours:.1f}/s)"]
@@ -77,15 +77,16 @@ def _class(part):
         rows.append(row)
         graded += entry["stock"]["count"]
         loads.append(entry["load"])
+        tried |= {int(processes) for processes in entry["parallel"]}
         runs = max(runs, len(entry["ours_seconds"]))
         partial += len(entry["stock"]["partial"])
     ours_is = "one run" if runs == 1 else f"the median of up to {runs} runs"
     summary = (
         f"nbgrader graded {graded} of these submissions one by one. Its seconds for a class are "
         "computed: those that do not depend on the class's size, and the median of a submission's "
-        f"times their number. Each of our times is {ours_is}. In parallel means 2 processes; "
-        "where 4 were tried as well, it is the better of the two. The load before a run was "
-        f"{min(loads):.1f} to {max(loads):.1f}. "
+        f"times their number. Each of our times is {ours_is}. In parallel means {min(tried)} "
+        f"processes; where {max(tried)} were tried as well, it is the better of the two. The load "
+        f"before a run was {min(loads):.1f} to {max(loads):.1f}. "
     )
     if partial:
         summary += (
