@@ -339,6 +339,7 @@ class _ProcessUsage:
         self.process = process
         self.tally = Tally(LONGEST_WAIT)
         self.last_look = time.monotonic()
+        self.last_cpu = 0.0
 
     def __call__(self) -> dict[str, Any]:
         code = self.process.poll()
@@ -354,9 +355,12 @@ class _ProcessUsage:
                     status = process.status()
                     running |= status == psutil.STATUS_RUNNING
                     disk |= status == psutil.STATUS_DISK_SLEEP
+        # A status is that of the main thread, which may wait for one that computes.
+        running |= cpu > self.last_cpu
         now = time.monotonic()
         self.tally.add(Look(cpu, running, disk), now - self.last_look)
         self.last_look = now
+        self.last_cpu = cpu
         return {"cpu": self.tally.cpu, "idle": self.tally.idle}
 
 

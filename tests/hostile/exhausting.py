@@ -105,9 +105,23 @@ while time.monotonic() < end:
             {COMPUTES.replace(chr(10), chr(10) + "            ")}
         os._exit(0)
     os.wait()
-    time.sleep(0.06)
+    time.sleep(0.04)
 """,
         says="computed",
+    ),
+    holds(
+        "wakes-again-and-again",
+        "sleeps, and computes for a moment twenty times a second",
+        """
+        import time
+        end = time.monotonic() + 90
+        while time.monotonic() < end:
+            start = time.process_time()
+            while time.process_time() < start + 0.01:
+                pass
+            time.sleep(0.04)
+        """,
+        says="idle",
     ),
     Case(
         "sleeps-again-and-again",

@@ -140,7 +140,12 @@ def test_another_students_attacks_change_nothing_and_delay_by_less_than_a_minute
     submit(machine, "boris", WRONG)
     settle(machine)
     assert (points(machine, "ada"), points(machine, "boris")) == (before, 0)
-    assert all((known / name).read_bytes() == page for name, page in pages_before.items())
+    changed = {name for name, page in pages_before.items() if (known / name).read_bytes() != page}
+    # Her hand-in during the attacks may be one too many: then her oldest page gives way to a line.
+    assert all(
+        "you have handed in newer ones" in (known / name).read_text().lower() for name in changed
+    )
+    assert len(changed) <= 1
     secret = machine.path(f"{COURSE}/.course-secret").read_text().strip()
     mine = b"\0".join(path.read_bytes() for path in boris.rglob("*.html") if path.is_file())
     assert secret.encode() not in mine and b"ada alone" not in mine

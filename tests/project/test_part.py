@@ -22,7 +22,7 @@ def test_alone(): pass
 def collected(folder, *options):
     """Return the ids of the tests that pytest chooses in a folder."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "part", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".ci")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".ci"), "PYTEST_ADDOPTS": ""}
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert not run.stderr, run.stderr
     return [line for line in run.stdout.splitlines() if "::" in line]

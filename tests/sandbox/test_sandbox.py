@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -49,7 +50,26 @@ def test_time_in_which_nothing_runs_is_idle_and_computing_is_not():
     assert tallied([Look(0, running=False)] * 10).idle == pytest.approx(0.5)
     assert tallied([Look(0, running=True)] * 10).idle == 0
     busy = tallied([Look(0.05 * step, running=False) for step in range(11)])
-    assert busy.cpu == pytest.approx(0.45) and busy.idle <= 0.1  # the last look counts at the next
+    assert busy.cpu == pytest.approx(0.45)  # the last look counts at the next
+    assert busy.idle == pytest.approx(0.1)
+
+
+def test_a_process_that_wakes_for_moments_is_idle_for_the_rest_of_the_time():
+    ticking = tallied([Look(0.01 * step, running=False) for step in range(101)])
+    assert ticking.cpu == pytest.approx(1.0, abs=0.03)
+    assert ticking.idle == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize(("work", "runs"), [("while True: pass", True), ("time.sleep(99)", False)])
+def test_a_main_thread_that_waits_for_another_one_is_not_idle_while_that_runs(work, runs):
+    text = f"import threading, time\ndef work():\n    {work}\n"
+    text += "thread = threading.Thread(target=work)\nthread.start()\nprint(1, flush=True)\nthread.join()"
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        time.sleep(0.2)
+        looks = [keeper._has_running_thread(str(process.pid)) for _ in range(20)]
+        process.kill()
+    assert sum(looks) >= 15 if runs else sum(looks) <= 5
 
 
 def test_a_keeper_that_was_stopped_counts_no_idle_time_for_it():
@@ -374,6 +394,7 @@ def test_what_is_refused_is_refused_inside(guest):
 
 NETWORK = """
 import socket
+import subprocess
 import sys
 for family in range(70):
     for make in (socket.socket, socket.socketpair):

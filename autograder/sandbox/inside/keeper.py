@@ -128,7 +128,9 @@ class Processes:
             state = fields[0]
             if state == DEAD:
                 continue  # its parent's count has its seconds already
-            running |= state == RUNNING
+            threads = int(fields[17])
+            # The state above is that of the main thread, which may wait for another one.
+            running = running or state == RUNNING or (threads > 1 and _has_running_thread(name))
             disk |= state == UNWAKEABLE
             # Its own, and those of its children that have ended: user and system.
             ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
@@ -166,6 +168,18 @@ class Processes:
 def _names() -> list[str]:
     # 1 is this process.
     return [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def _has_running_thread(name: str) -> bool:
+    """Tell whether one of a process's threads runs, or waits only for its turn."""
+    try:
+        for thread in os.listdir(f"/proc/{name}/task"):
+            with open(f"/proc/{name}/task/{thread}/stat", "rb", 0) as file:
+                if file.read().rpartition(b")")[2].split()[0] == RUNNING:
+                    return True
+    except OSError:  # it, or one of them, has ended meanwhile
+        pass
+    return False
 
 
 def _last_pid() -> bytes:

@@ -17,7 +17,7 @@ class Look:
     cpu : float
         Seconds computed by the processes that live, and by those that they have waited for.
     running : bool
-        Whether a process runs, or waits only for its turn.
+        Whether a thread of a process runs, or waits only for its turn.
     disk : bool
         Whether a process cannot be woken: it waits for a disk, or is in vfork.
     has_new : bool
@@ -55,12 +55,14 @@ class Tally:
             # are in no count: take the whole time.
             grown = max(grown, elapsed)
         self.cpu += grown
-        if grown or look.running:
+        if look.running:
             return
+        # A process that wakes only for a moment between two looks sleeps for the rest of the time.
+        asleep = max(0.0, elapsed - grown)
         if look.disk and self.disk < DISK_SECONDS:
-            self.disk += elapsed
+            self.disk += asleep
         else:
-            self.idle += elapsed
+            self.idle += asleep
 
     def _grown(self, total: float) -> float:
         """Return how much the seconds of computing have grown, one look late.
