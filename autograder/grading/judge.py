@@ -75,6 +75,7 @@ class Names(dict[str, Any]):
         self.notebook = notebook
 
     def __missing__(self, name: str) -> Any:
+        # After a KeyError, Python looks among its builtins: a guest cannot replace them here.
         if hasattr(builtins, name):
             raise KeyError(name)
         return self.notebook.find(name)
@@ -146,6 +147,7 @@ class Judge:
         except Ended as error:
             self._print(str(Message("This check stopped: {reason}", reason=error.message)))
         except Exception as error:
+            # An error of the check cell itself; the same error in a student's function is not.
             if isinstance(error, (ImportError, SyntaxError)) and not getattr(
                 error, "from_guest", False
             ):
@@ -164,9 +166,10 @@ class Judge:
         with contextlib.ExitStack() as stack:
             stack.enter_context(checking.use_host(self))
             stack.enter_context(contextlib.redirect_stdout(self.printed))
+            # Wrong results may divide by zero or overflow here: that is for the check to say.
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
-            stack.enter_context(_at_most(self.limits.judge_seconds, guest))
+            stack.enter_context(_interrupted_after(self.limits.judge_seconds, guest))
             if self.expendable:
                 stack.enter_context(killed_after(self.limits.judge_seconds))
             warnings.simplefilter("ignore")
@@ -217,14 +220,15 @@ class Judge:
             room -= len(cell.source)
             if room < 0:
                 break
-            # it has defined nothing
+            # A cell that is no Python has defined nothing. A magic becomes `pass`, so that a block
+            # that has only this line is still one.
             with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                 trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
         return definitions(trees, name)
 
     def show(self, report: Report) -> None:
         """Keep a report for the graded notebook."""
-        self._flush()
+        self._flush()  # what was printed before the report stays above it
         self.checked.report = report
         bundle = {
             "text/plain": show.text(report),
@@ -255,7 +259,7 @@ class Judge:
 
 
 @contextlib.contextmanager
-def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
+def _interrupted_after(seconds: float, guest: Guest) -> Iterator[None]:
     """Bound what a guest can make the judge compute: beyond it, the guest is ended and the check is
     interrupted.
 
@@ -286,11 +290,12 @@ def killed_after(seconds: float) -> Iterator[None]:
     """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many
     seconds.
 
-    `_at_most` has then tried to interrupt a judge, which works between two steps of Python, but not
-    in one call of NumPy, or of a regular expression.
+    `_interrupted_after` has then tried to interrupt a judge, which works between two steps of
+    Python, but not in one call of NumPy, or of a regular expression.
     """
     import resource
 
+    # The kernel counts whole seconds, from the start of the process.
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     most = math.ceil(time.process_time() + 2 * seconds)
     resource.setrlimit(
@@ -312,7 +317,7 @@ def _read_checks_from(released: Path) -> None:
     """
     global _current
     folder = str(released)
-    # somebody else's, such as those that an author's tools have loaded
+    # Modules of these names from elsewhere, such as those that an author's tools have loaded.
     for name in imports.EXERCISE:
         if name in sys.modules and not any(
             _is_in(sys.modules[name], known) for known in (folder, _current)
@@ -344,6 +349,7 @@ def _below(path: str, folder: str) -> bool:
 @functools.lru_cache(1000)
 def _parsed(source: str, name: str) -> tuple[types.CodeType, types.CodeType | None]:
     """Return a cell's code: all of it but a last expression, and that expression."""
+    # As in Jupyter, a semicolon at the end hides the value; the cell then only asserts.
     tree = imports.parsed(source)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";"):
@@ -359,6 +365,7 @@ def _points(value: Any, most: float) -> float:
     """
     if value is None or value is True:
         return most
+    # Another value than a number, such as a text, was only to be shown.
     try:
         points = float(value)
     except (TypeError, ValueError):
@@ -372,6 +379,7 @@ def _message_of(error: Exception, name: str) -> Message:
     """Return the message to the student about an exception in a check cell: the error, and its
     line.
     """
+    # The last frame in the cell itself: deeper ones are in the checks or in a library.
     line_number = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:
