@@ -27,7 +27,7 @@ from autograder.course.config import Course, UserError
 from autograder.grades import changes, item_analysis, reasons, records
 from autograder.grades.changes import Change, Sum
 from autograder.grades.item_analysis import Attempts, Comparison, Discrimination
-from autograder.grades.results import CellResult, Deadline, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 from autograder.sanitize import code, text
 
 BINS = 10
@@ -265,6 +265,7 @@ def write(
         )
     other = (beside, _grades_of_another(course, beside)) if beside else None
     pseudonyms = records.numbered(record.student for record in graded) if anonymous else {}
+    # Twice: in English for `--json`, and for the page in the language of the grader.
     today = _today(course, report_path, graded)
     class_report = _class_report(course, report_path, graded, pseudonyms, other, today)
     base = "" if anonymous else f"{_link(course.feedback, report_path)}/"
@@ -346,6 +347,7 @@ def _today(course: Course, report_path: Path, graded: Iterable[Record]) -> list[
     midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     submissions = []
     for record in graded:
+        # What was graded before today was submitted before today: no file need be read.
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
         paths = course.paths_of(record.student, record.assignment)
@@ -397,6 +399,7 @@ def _html(class_report: ClassReport, base: str) -> str:
     )
     environment.filters["signed"] = _signed
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    # The page's policy runs only the script with this hash: a name cannot add another one.
     script = SCRIPT.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         vars(class_report),
@@ -459,26 +462,8 @@ def _data(class_report: ClassReport, base: str) -> dict[str, Any]:
     texts = _Texts()
     parts = []
     for assignment in class_report.assignments:
-        rows = []
-        for row in assignment.rows:
-            marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = []
-            if row.needs_manual_grade:
-                tags.append(translated("needs a manual grade"))
-            if row.earlier:
-                tags.append(str(counted("graded once", "graded {count} times", row.earlier + 1)))
-            if row.late:
-                tags.append(str(row.late))
-            # student, score, pending, kind, marks, tags, reasons, evidence, change: as report.js
-            # unpacks it
-            rows.append(
-                [
-                    numbers[row.student], row.score, row.pending, translated(row.kind), marks,
-                    texts.of(tags),
-                    texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
-                ]
-            )  # fmt: skip
         columns = [[column.cell, column.check, column.title] for column in assignment.columns]
+        rows = [_row_data(row, numbers, texts) for row in assignment.rows]
         parts.append({"name": assignment.name, "columns": columns, "rows": rows})
     signs = {letter: [sign, translated(MARKS[mark])] for mark, (letter, sign) in SIGNS.items()}
     return {
@@ -491,6 +476,29 @@ def _data(class_report: ClassReport, base: str) -> dict[str, Any]:
             if (translation := translated(source)) != source
         },
     }  # fmt: skip
+
+
+def _row_data(row: SubmissionRow, numbers: Mapping[str, int], texts: _Texts) -> list[Any]:
+    """Return a row of the students' table, as report.js unpacks it: by place, without names."""
+    marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
+    tags = []
+    if row.needs_manual_grade:
+        tags.append(translated("needs a manual grade"))
+    if row.earlier:
+        tags.append(str(counted("graded once", "graded {count} times", row.earlier + 1)))
+    if row.late:
+        tags.append(str(row.late))
+    return [
+        numbers[row.student],
+        row.score,
+        row.pending,
+        translated(row.kind),
+        marks,
+        texts.of(tags),
+        texts.of(row.reasons),
+        texts.of(row.evidence),
+        _changed(row.change, texts),
+    ]
 
 
 def _changed(change: Change | None, texts: _Texts) -> list[Any]:
@@ -523,6 +531,10 @@ def _assignment(
     hard, never = _telling(columns, records)
     rows = _rows(course, report_path, records, pseudonyms, columns)
     changed = [row.change for row in rows if row.change]
+    # A request has its student's own words, so that a report without names only counts it.
+    requests: list[OpenRequest] = []
+    for record in [] if pseudonyms else records:
+        requests += _open_requests(course, report_path, record)
     return Assignment(
         name=name,
         histogram=_histogram([record.score / (record.max_score or 1) for record in records]),
@@ -544,11 +556,7 @@ def _assignment(
         missed=_missed(records, pseudonyms),
         sums=changes.sums(changed) if changed else [],
         dates=_dates(records, pseudonyms),
-        requests=[]
-        if pseudonyms
-        else [
-            request for record in records for request in _open_requests(course, report_path, record)
-        ],
+        requests=requests,
         open_requests=sum(request.open for record in records for request in record.requests),
         discriminations=item_analysis.discriminations(records),
         attempts=item_analysis.attempts(records),
@@ -586,19 +594,13 @@ def _dates(records: list[Record], pseudonyms: Mapping[str, str]) -> list[Message
     dated = [record for record in records if record.deadline.due]
     if not dated:
         return []
-    due = {_without_extension(record.deadline) for record in dated}
+    due = [reasons.moment(due_date) for due_date in _due_dates(dated)]
+    when = words.joined("{left}, {right}", due)
     late = sum(record.seconds_late > 0 for record in dated)
     sentences = [
-        Message(
-            "Due on {when}.",
-            when=words.joined(
-                "{left}, {right}", [reasons.moment(due_date) for due_date in sorted(due)]
-            ),
-        )
+        Message("Due on {when}.", when=when),
+        counted("{count} submission was late.", "{count} submissions were late.", late),
     ]
-    sentences.append(
-        counted("{count} submission was late.", "{count} submissions were late.", late)
-    )
     extended = [record for record in dated if record.deadline.extension]
     is_anonymous = bool(pseudonyms)
     if extended and is_anonymous:
@@ -624,9 +626,15 @@ def _dates(records: list[Record], pseudonyms: Mapping[str, str]) -> list[Message
     return sentences
 
 
-def _without_extension(deadline: Deadline) -> str:
-    due = datetime.fromisoformat(deadline.due) - timedelta(seconds=deadline.extension)
-    return due.isoformat(timespec="minutes")
+def _due_dates(dated: Iterable[Record]) -> list[str]:
+    """Return when an exercise was due, without extensions, as ISO 8601 has it."""
+    due: dict[datetime, str] = {}
+    # If clocks change during an extension, the same moment has two offsets from UTC: that of a
+    # student without an extension is shown.
+    for deadline in sorted((record.deadline for record in dated), key=lambda each: each.extension):
+        moment = datetime.fromisoformat(deadline.due) - timedelta(seconds=deadline.extension)
+        due.setdefault(moment, moment.isoformat(timespec="minutes"))
+    return [due[moment] for moment in sorted(due)]
 
 
 def costs(
@@ -657,9 +665,11 @@ def costs(
                     misconception = cell.subject, key
                     misconceptions_of_cell.add(misconception)
                     known = explanations.setdefault(misconception, explanation)
-                    if known.label != explanation.label:  # the same relation, with other numbers
+                    # The same relation with other numbers: each student has other draws.
+                    if known.label != explanation.label:
                         with_note = known._replace(hint=translated(OTHER_NUMBERS))
                         explanations[misconception] = with_note
+            # A student with several failed checks of one cause is counted once.
             for misconception in misconceptions_of_cell:
                 students[misconception].append(pseudonyms.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
@@ -697,13 +707,15 @@ def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPack
     named = [
         f"`{package}` ({number})"
         for package, number in count.most_common(NAMED)
-        if number > bool(pseudonyms)
+        if number > 1 or not pseudonyms
     ]
+    if len(named) < len(count):
+        named.append("…")
     sentence = counted(
         "{count} student imports packages that are not installed here: {packages}.",
         "{count} students import packages that are not installed here: {packages}.",
         len(who),
-        packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
+        packages=words.joined("{left}, {right}", named),
     )
     return MissingPackages(str(sentence), sorted(who, key=_natural))
 
@@ -722,6 +734,7 @@ def _explained(check: Result) -> tuple[Any, Explanation]:
         label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
         return label, Explanation(label, hint, "cause")
     relation = reasons.relation_of(check)
+    # Without the drawn numbers, in which the same relation differs from student to student.
     values = relation.values.items()
     key = relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
     return key, Explanation(str(relation), "", "relation")
@@ -744,7 +757,7 @@ def _columns(records: list[Record]) -> list[Column]:
                 )
             for check in cell.checks:
                 name = reasons.words_of(check.name.removeprefix(f"{cell.subject}_"))
-                # its heading is one column wide, too narrow for the function's name
+                # This function's heading is one column wide, too narrow for its name.
                 if not cell.max_points:
                     name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
@@ -758,13 +771,16 @@ def _columns(records: list[Record]) -> list[Column]:
 
 def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column], list[Column]]:
     """Return the checks that distinguish students least: nearly all failed them, or no one."""
+    # Files that could not be read have no checks, and one submission says nothing of a class.
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
-    met = [
-        column.failed or column.blocked or column.unverified or column.advised for column in checks
+    never = [
+        column
+        for column in checks
+        if not (column.failed or column.blocked or column.unverified or column.advised)
     ]
-    return hard, [column for column, anybody in zip(checks, met, strict=True) if not anybody]
+    return hard, never
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
@@ -806,8 +822,8 @@ def _rows(
     rows = []
     for record in records:
         link = _link(course.paths_of(record.student, record.assignment).page, report_path)
-        # What a file was called, or what an error said, may name its author.
-        nameless = _nameless(record) if pseudonyms else record
+        # A file's name, or the text of an error, may name its author.
+        nameless = _without_texts(record) if pseudonyms else record
         rows.append(
             SubmissionRow(
                 student=pseudonyms.get(record.student, record.student),
@@ -837,7 +853,9 @@ def _late(record: Record) -> Message | None:
     return Message("{time} late", time=reasons.duration(record.seconds_late))
 
 
-def _nameless(record: Record) -> Record:
+def _without_texts(record: Record) -> Record:
+    """Return a record without what may come from the student's file: messages, and file names."""
+
     def clean(cell: CellResult) -> CellResult:
         return replace(cell, error=ERROR) if str(cell.error) else cell
 
@@ -847,5 +865,6 @@ def _nameless(record: Record) -> Record:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
+    """Return the key by which "Student 10" comes after "Student 9"."""
     head, _, number = name.rpartition(" ")
     return (head, int(number), name) if number.isdecimal() else (name, 0, name)
