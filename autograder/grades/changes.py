@@ -228,6 +228,7 @@ def sums(changes: Iterable[Change]) -> list[Sum]:
     totals = [_sum(str(Message("all")), [change.difference for change in changes])]
     if anew := [change.difference for change in changes if change.anew]:
         totals.append(_sum(str(RESUBMITTED), anew))
+    # The same check may be in several exercises.
     several = len({change.after.assignment for change in changes}) > 1
     through: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:

@@ -45,6 +45,7 @@ from autograder.course.config import Course, Exercise, UserError, masked
 from autograder.grades import database, late
 from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, SubmissionScore
 
+# nbgrader logs each database error with a traceback; the user gets one line of ours instead.
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
 
@@ -219,7 +220,7 @@ def copy(source: str, target: str) -> int:
     UserError
         If one of them cannot be used, or the second is not empty.
     """
-    url_in_use, count = source, 0  # the message about an error names the database in use then
+    url_in_use = source  # the message about an error names the database in use then
     try:
         with contextlib.ExitStack() as stack:
             engines = [database.engine(url) for url in (source, target)]
@@ -240,18 +241,24 @@ def copy(source: str, target: str) -> int:
             for table in Base.metadata.sorted_tables:
                 if target_connection.execute(select(table).limit(1)).first():
                     raise UserError(f"{masked(target)} already has grades. Name a new database.")
-            # In an order in which a row comes after the rows to which it refers.
             url_in_use = source
-            for table in Base.metadata.sorted_tables:
-                rows = [dict(row) for row in source_connection.execute(select(table)).mappings()]
-                count += len(rows)
-                if rows:
-                    target_connection.execute(insert(table), rows)
+            count = _copy_rows(source_connection, target_connection)
     except SQLAlchemyError as error:
         raise UserError(
             f"The gradebook {masked(url_in_use)} cannot be copied: {database.reason(error)}. "
             f"{database.fix(error)}Nothing was written."
         ) from error
+    return count
+
+
+def _copy_rows(source: Connection, target: Connection) -> int:
+    count = 0
+    # Sorted so that a row comes after the rows to which it refers.
+    for table in Base.metadata.sorted_tables:
+        rows = [dict(row) for row in source.execute(select(table)).mappings()]
+        count += len(rows)
+        if rows:
+            target.execute(insert(table), rows)
     return count
 
 
@@ -419,6 +426,7 @@ class Writer:
 
         def read() -> Saved | None:
             submission = self._submission(name, student)
+            # nbgrader's own commands add a submission before it has any points.
             if submission is None or not submission.is_graded():
                 return None
             if comment:
@@ -476,6 +484,7 @@ class Writer:
             submission.timestamp = timestamp
             submission.deadline = self._deadline(submission)
             submission.take(outcome, unchanged)
+            # In this order: the penalty needs the points, and the comment needs both.
             submission.penalty = self._penalty(submission)
             submission.automatic = comment(Saved(submission.submission_score(), submission.cells()))
             self._write(submission)
@@ -576,6 +585,7 @@ class Writer:
         exercise, db = self._exercise(name), self.gradebook.db
         if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
             db.execute(insert(STUDENTS).values(id=student))
+        # `set_dates` gave extensions only to the submissions that there were.
         extension = self._rule.dates.extension(student, name)
         added = _Submission(exercise, student, new_uuid(), new_uuid(), extension=extension)
         values = {
@@ -862,6 +872,7 @@ def check_student(course: Course, student: str) -> None:
             "There are no students yet. Collect their submissions first: python -m "
             "autograder collect"
         )
+    # A student who has not been graded yet is only in the folder.
     known = {folder.name for folder in course.submitted.glob("*/")}
     if course.has_gradebook:
         with opened(course) as gradebook:

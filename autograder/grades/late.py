@@ -167,6 +167,7 @@ class Rule:
         UserError
             If the rule fails, or adds points.
         """
+        # The rule gets the seconds that cost something, and need not know of free days.
         counted = seconds_late - free_days * DAY
         if counted <= 0:
             return None

@@ -177,6 +177,7 @@ def cell_feedback(cells: list[Any]) -> Iterator[str]:
                         Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"])
                     )
             continue
+        # A check that only asserts displays nothing; what it printed is all there is.
         shown = [
             output["data"]["text/plain"]
             for output in outputs

@@ -419,6 +419,7 @@ def _signed(number: float) -> str:
 
 def _time(iso: str) -> str:
     """Return a time (UTC) as a sentence has it."""
+    # Other languages write the date in words.
     if words.language() == words.ENGLISH:
         return iso[:16].replace("T", " ")
     from babel.dates import format_date
@@ -528,7 +529,7 @@ def _assignment(
 ) -> Assignment:
     checks, misconceptions = costs(records, pseudonyms)
     columns = _columns(records)
-    hard, never = _telling(columns, records)
+    hard, never = _least_telling(columns, records)
     rows = _rows(course, report_path, records, pseudonyms, columns)
     changed = [row.change for row in rows if row.change]
     # A request has its student's own words, so that a report without names only counts it.
@@ -547,6 +548,7 @@ def _assignment(
         links={row.student: row.link for row in rows},
         pending=sum(record.pending > 0 for record in records),
         columns=columns,
+        # Neighboring columns of one function have a common heading, so many columns wide.
         functions=[
             (function, len(list(group)))
             for function, group in groupby(column.function for column in columns)
@@ -645,37 +647,50 @@ def costs(
 
     Both are sorted by cost; `pseudonyms` has what students are called in place of their names.
     """
+    return _check_costs(records), _misconceptions(records, pseudonyms)
+
+
+def _check_costs(records: Iterable[Record]) -> list[CheckCost]:
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
     losers: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for cell in record.cells.values():
+            total_weight = sum(check.weight for check in cell.checks) or 1
+            for check in cell.checks:
+                if check.status.costs_points and cell.max_points and check.weight:
+                    key = (cell.subject, check.title)
+                    lost[key] += cell.max_points * check.weight / total_weight
+                    losers[key] += 1
+    most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
+    return [CheckCost(*key, points, losers[key]) for key, points in most_first]
+
+
+def _misconceptions(
+    records: Iterable[Record], pseudonyms: Mapping[str, str]
+) -> list[Misconception]:
     students: defaultdict[tuple[str, Any], list[str]] = defaultdict(list)
     explanations: dict[tuple[str, Any], Explanation] = {}
     for record in records:
         for cell in record.cells.values():
-            total_weight = sum(check.weight for check in cell.checks) or 1
-            misconceptions_of_cell = set()
+            # A student with several failed checks of one cause is counted once. In a dict, as the
+            # order of a set would differ from run to run.
+            of_cell: dict[tuple[str, Any], None] = {}
             for check in cell.checks:
-                if not check.status.costs_points:
+                is_explained = check.cause or str(reasons.relation_of(check))
+                if not check.status.costs_points or not is_explained:
                     continue
-                if cell.max_points and check.weight:
-                    check_key = (cell.subject, check.title)
-                    lost[check_key] += cell.max_points * check.weight / total_weight
-                    losers[check_key] += 1
-                if check.cause or str(reasons.relation_of(check)):
-                    key, explanation = _explained(check)
-                    misconception = cell.subject, key
-                    misconceptions_of_cell.add(misconception)
-                    known = explanations.setdefault(misconception, explanation)
-                    # The same relation with other numbers: each student has other draws.
-                    if known.label != explanation.label:
-                        with_note = known._replace(hint=translated(OTHER_NUMBERS))
-                        explanations[misconception] = with_note
-            # A student with several failed checks of one cause is counted once.
-            for misconception in misconceptions_of_cell:
+                key, explanation = _explained(check)
+                misconception = cell.subject, key
+                of_cell[misconception] = None
+                known = explanations.setdefault(misconception, explanation)
+                # The same relation with other numbers: each student has other draws.
+                if known.label != explanation.label:
+                    with_note = known._replace(hint=translated(OTHER_NUMBERS))
+                    explanations[misconception] = with_note
+            for misconception in of_cell:
                 students[misconception].append(pseudonyms.get(record.student, record.student))
-    most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
-    checks = [CheckCost(*check_key, points, losers[check_key]) for check_key, points in most_first]
     by_frequency = sorted(students.items(), key=lambda item: (-len(item[1]), item[0][0]))
-    misconceptions = [
+    return [
         Misconception(
             function=misconception[0],
             label=explanations[misconception].label,
@@ -686,7 +701,6 @@ def costs(
         )
         for misconception, who in by_frequency
     ]
-    return checks, misconceptions
 
 
 def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPackages | None:
@@ -696,11 +710,11 @@ def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPack
     If students have no names here, a package that only one of them imports has none either: it may
     be called after its author.
     """
-    who = {
-        pseudonyms.get(record.student, record.student): reasons.packages_missed(record)
-        for record in records
-    }
-    who = {student: packages for student, packages in who.items() if packages}
+    who = {}
+    for record in records:
+        packages = reasons.packages_missed(record)
+        if packages:
+            who[pseudonyms.get(record.student, record.student)] = packages
     if not who:
         return None
     count = Counter(package for packages in who.values() for package in packages)
@@ -747,6 +761,7 @@ def _is_drawn(name: str, value: Any) -> bool:
 
 def _columns(records: list[Record]) -> list[Column]:
     """Return what the class was tried in, in the order of the notebook."""
+    # Of all records: an earlier release may have had other checks.
     found: dict[str, dict[str, Column]] = {}
     for record in records:
         for grade_id, cell in record.cells.items():
@@ -769,7 +784,9 @@ def _columns(records: list[Record]) -> list[Column]:
     return [column for columns in found.values() for column in columns.values()]
 
 
-def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column], list[Column]]:
+def _least_telling(
+    columns: list[Column], records: list[Record]
+) -> tuple[list[Column], list[Column]]:
     """Return the checks that distinguish students least: nearly all failed them, or no one."""
     # Files that could not be read have no checks, and one submission says nothing of a class.
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
@@ -787,6 +804,7 @@ def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
     """Return the result of a submission in each column: a status, open, or nothing."""
     marks = []
     for column in columns:
+        # Graded with a release that does not have this cell.
         cell = record.cells.get(column.cell)
         if cell is None:
             mark = ""
@@ -801,6 +819,7 @@ def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
 
 
 def _histogram(shares: list[float]) -> list[Bar]:
+    # All points, and more with extra credit, are in the last bar.
     counts = [0] * BINS
     for share in shares:
         counts[min(int(share * BINS), BINS - 1)] += 1

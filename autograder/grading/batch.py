@@ -52,7 +52,9 @@ from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
 
 TRIES = 3
+"""How often a submission is given to a worker, if each time the worker's process dies."""
 MOST_COMMENT = 5000
+"""Characters of the automatic comment in the gradebook."""
 DIED = "the grading process crashed {tries} times"
 REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
@@ -96,7 +98,7 @@ class _Task:
     tries: int = 0
     overran: bool = False
     method: str = ""
-    prints: Fingerprints | None = None
+    fingerprints: Fingerprints | None = None
     submitted: str = ""
 
     def lighten(self) -> None:
@@ -137,12 +139,13 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
+        # By exercise, read once for a class: the release's fingerprint, and where requests may be.
         self.versions: dict[str, str] = {}
         self.request_cells: dict[str, dict[str, str]] = {}
         self.backend: Backend | None = None
         self.jobs: dict[int, _Task] = {}
         self.number = 0
-        self.page_count = 0
+        self.page_count = 0  # for a progress bar
 
     def run(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, Record, bool]]:
         """Grade these submissions, and make their pages.
@@ -180,20 +183,7 @@ class Batch:
         waiting, retries, pages = deque(submissions), deque[_Task](), deque[_Task]()
         # One answer is taken in each round, after workers have as many jobs as they take.
         while waiting or retries or pages or self.jobs:
-            while pages and self._has_room():
-                yield from self._begin_page(pages.popleft())
-            while retries and self._has_room():
-                task = retries.popleft()
-                self._submit("stopped" if task.overran else "grade", task, (task.unit,))
-            # Each submission is read only when there is room for it: a class may not fit in memory.
-            while waiting and not retries and self._has_room():
-                task = self._start_task(waiting.popleft())
-                if task.kept:
-                    self._log(task)
-                    task.lighten()
-                    yield from self._with_grade(task, pages)
-                else:
-                    self._submit("grade", task, (task.unit,))
+            yield from self._fill_workers(waiting, retries, pages)
             # Nothing is under way: so far, all submissions have kept their grades.
             if not self.jobs:
                 continue
@@ -219,6 +209,27 @@ class Batch:
             self._store_grade(task, outcome)
             task.lighten()
             yield from self._with_grade(task, pages)
+
+    def _fill_workers(
+        self, waiting: deque[Submission], retries: deque[_Task], pages: deque[_Task]
+    ) -> Iterator[tuple[str, _Task]]:
+        """Give workers jobs while they have room; yield what is done without one: a grade that is
+        kept, or a page.
+        """
+        while pages and self._has_room():
+            yield from self._begin_page(pages.popleft())
+        while retries and self._has_room():
+            task = retries.popleft()
+            self._submit("stopped" if task.overran else "grade", task, (task.unit,))
+        # Each submission is read only when there is room for it: a class may not fit in memory.
+        while waiting and not retries and self._has_room():
+            task = self._start_task(waiting.popleft())
+            if task.kept:
+                self._log(task)
+                task.lighten()
+                yield from self._with_grade(task, pages)
+            else:
+                self._submit("grade", task, (task.unit,))
 
     def _with_grade(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
         """Yield the task of a submission that has a grade; with early pages, also as one that has
@@ -276,7 +287,7 @@ class Batch:
         if self.options.redraw:
             unit.seed = seeds.fresh_seed()
         if unit.assignment in self.seeds.revealed:
-            task.prints = fingerprints(unit)
+            task.fingerprints = fingerprints(unit)
         return task
 
     def _keep_work(self, unit: Unit) -> None:
@@ -468,8 +479,8 @@ class Batch:
 
     def _prepare_page(self, task: _Task) -> None:
         """Add what a page discloses of the draws, and write the exchange's files next to it."""
-        if task.saved and task.record and task.prints:
-            task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
+        if task.saved and task.record and task.fingerprints:
+            task.saved.disclosure = disclosure(self.seeds, task.record, task.fingerprints)
         self._write_exchange_files(task)
         task.tries = 0  # those of grading do not count for the page
 

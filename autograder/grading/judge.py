@@ -44,6 +44,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
+"""Characters of one output that a guest sends during a check, or of an error's text."""
 MOST_CODE = 200_000
 """Characters of a notebook's code of which the judge makes a tree: a thousand times as many
 bytes.
@@ -114,7 +115,7 @@ class Judge:
         self.names = Names(self.notebook)
         self.ran: list[Ran] = []
         self.printed = io.StringIO()
-        self.room = 0
+        self.output_room = 0  # how many more characters the present check may print
         self.checked = Checked()
 
     def load(self) -> None:
@@ -136,7 +137,7 @@ class Judge:
         CourseCheckError
             If the checks themselves are at fault.
         """
-        self.notebook.guest, self.room = guest, self.limits.output_kb << 10
+        self.notebook.guest, self.output_room = guest, self.limits.output_kb << 10
         self.notebook.begin_check()
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
@@ -240,9 +241,11 @@ class Judge:
     # Outputs.
 
     def _printed_by_guest(self, output: Any) -> None:
-        if isinstance(output, dict) and output.get("output_type") == "stream" and self.room > 0:
-            piece = text.block(str(output.get("text")), min(self.room, MOST_PIECE))
-            self.room -= len(piece)
+        if not isinstance(output, dict) or output.get("output_type") != "stream":
+            return
+        if self.output_room > 0:
+            piece = text.block(str(output.get("text")), min(self.output_room, MOST_PIECE))
+            self.output_room -= len(piece)
             self.printed.write(piece)
 
     def _print(self, line: str) -> None:

@@ -97,10 +97,7 @@ def elsewhere(
     counted = []
     for index, missing_names in empty.items():
         cell = cells[index]
-        checks = (
-            at for at in range(index, len(cells)) if is_locked(cells[at]) and is_code(cells[at])
-        )
-        check_index = next(checks, len(cells))
+        check_index = _first_check(cells, index)
         for name in sorted(missing_names):
             # A definition between the cell and its check replaces the unwritten one by itself.
             positions = code.defining[name]
@@ -115,6 +112,14 @@ def elsewhere(
             cell.source = source.strip("\n")
             counted.append(name)
     return [Message(ELSEWHERE, names=", ".join(counted))] if counted else []
+
+
+def _first_check(cells: Sequence[Cell], index: int) -> int:
+    """Return the index of the first locked code cell from `index` on, or else of the end."""
+    for at in range(index, len(cells)):
+        if is_locked(cells[at]) and is_code(cells[at]):
+            return at
+    return len(cells)
 
 
 def _student_cells(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:

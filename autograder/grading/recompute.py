@@ -51,18 +51,18 @@ class Fingerprints:
 
 def fingerprints(unit: Unit) -> Fingerprints:
     """Return the fingerprints of a submission that was just read."""
-    files = {name: _sum(data) for name, data in unit.files.items()}
+    files = {name: _sha256(data) for name, data in unit.files.items()}
     return Fingerprints(
-        unit.digest, _sum(unit.data) if unit.data is not None else None, unit.stamp, files
+        unit.digest, _sha256(unit.data) if unit.data is not None else None, unit.stamp, files
     )
 
 
-def _sum(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def disclosure(
-    course_seeds: seeds.Seeds, record: Record, prints: Fingerprints
+    course_seeds: seeds.Seeds, record: Record, submitted: Fingerprints
 ) -> Disclosure | None:
     """Return what the page of a grade shows of its draws, once the exercise's key is public.
 
@@ -72,7 +72,7 @@ def disclosure(
     name = record.assignment
     if name not in course_seeds.revealed or record.kind.ungraded:
         return None
-    if record.submission_digest != prints.submission:
+    if record.submission_digest != submitted.submission:
         return None
     return Disclosure(
         assignment=name,
@@ -82,9 +82,9 @@ def disclosure(
         seed=record.seed,
         guest_seed=course_seeds.guest(name, record.submission_digest, record.seed),
         submission=record.submission_digest,
-        notebook=prints.notebook,
-        stamp=prints.stamp,
-        files=prints.files,
+        notebook=submitted.notebook,
+        stamp=submitted.stamp,
+        files=submitted.files,
         exercise=record.release_digest,
         versions=record.versions,
         points=_points(record.cells),
@@ -295,7 +295,7 @@ def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
 
 def _other_files(unit: Unit, page: Disclosure) -> Iterator[str]:
     """Yield a sentence on each file that is missing, or is not the one that was graded."""
-    if _sum(unit.data or b"") != page.notebook:
+    if _sha256(unit.data or b"") != page.notebook:
         yield f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different."
     for name, expected in sorted(page.files.items()):
         if name not in unit.files:
@@ -303,7 +303,7 @@ def _other_files(unit: Unit, page: Disclosure) -> Iterator[str]:
                 f"{text.line(name, 100)} was submitted with the notebook, and is missing "
                 "next to it."
             )
-        elif _sum(unit.files[name]) != expected:
+        elif _sha256(unit.files[name]) != expected:
             yield (
                 f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 "
                 "is different."

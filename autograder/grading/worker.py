@@ -53,6 +53,7 @@ from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
 
 TRIES = 2
+"""How often a submission is graded, if a fault of our own ends that."""
 MOST_FAULT = 300
 ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
