@@ -331,10 +331,10 @@ def _cards(function: Function) -> Iterator[Card]:
     if not failed:
         yield replace(lost, message=blocked[0].message if blocked else "")
         return
-    # Failures of one cause share a card, with those that follow from them. Without a cause, each
-    # has its own: no cause has a name that begins with this character.
     total = sum(result.weight for result in report.results) or 1
     causes = {result.name: result.cause for result in failed}
+    # Failures of one cause share a card, with those that follow from them. Without a cause, each
+    # has its own: no cause has a name that begins with this character.
     groups: dict[str, list[Result]] = {}
     for result in failed:
         cause = result.cause or causes.get(result.follows)

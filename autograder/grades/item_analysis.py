@@ -139,10 +139,9 @@ def discriminations(graded: Sequence[Record]) -> list[Discrimination]:
         passed = sum(passes for passes, _ in pairs)
         enough = len(pairs) >= LEAST_STUDENTS and min(passed, len(pairs) - passed) >= LEAST_EACH
         if enough and len({share for _, share in pairs}) > 1:
-            correlation = (
-                round(statistics.correlation(*zip(*pairs, strict=True)), 2) + 0.0
-            )  # no -0.0
-            computed.append(Discrimination(items[key], correlation, passed, len(pairs)))
+            correlation = statistics.correlation(*zip(*pairs, strict=True))
+            rounded = round(correlation, 2) + 0.0  # 0.0 instead of -0.0
+            computed.append(Discrimination(items[key], rounded, passed, len(pairs)))
     return sorted(computed, key=lambda entry: entry.correlation)
 
 

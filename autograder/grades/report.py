@@ -265,8 +265,8 @@ def write(
         )
     other = (beside, _grades_of_another(course, beside)) if beside else None
     pseudonyms = records.numbered(record.student for record in graded) if anonymous else {}
-    # Twice: in English for `--json`, and for the page in the language of the grader.
     today = _today(course, report_path, graded)
+    # Twice: in English for `--json`, and for the page in the language of the grader.
     class_report = _class_report(course, report_path, graded, pseudonyms, other, today)
     base = "" if anonymous else f"{_link(course.feedback, report_path)}/"
     with catalogs.for_graders(course.root):

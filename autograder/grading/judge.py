@@ -86,14 +86,17 @@ class Judge:
     """Runs the check cells of one submission at a time; the place where their checks run, as
     `checking` asks of it.
 
-    `ran` are the cells that have run in guests.
-
     Parameters
     ----------
     exercise : Exercise
         Its released folder holds the checks.
     limits : Limits
         `judge_seconds` bounds what one check cell may make the judge compute.
+
+    Attributes
+    ----------
+    cells_run : list of Ran
+        The student's cells that have run in guests so far.
     """
 
     expendable = False
@@ -113,7 +116,7 @@ class Judge:
             self._printed_by_guest, clock or PhaseTimer(), self.course_answers
         )
         self.names = Names(self.notebook)
-        self.ran: list[Ran] = []
+        self.cells_run: list[Ran] = []
         self.printed = io.StringIO()
         self.output_room = 0  # how many more characters the present check may print
         self.checked = Checked()
@@ -188,7 +191,7 @@ class Judge:
             if errors
             else []
         )
-        self.ran.append(
+        self.cells_run.append(
             Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text)
         )
 
@@ -202,7 +205,7 @@ class Judge:
         """Return why the guest does not have a name: the error or the magic of the cell that was
         to define it.
         """
-        return why_undefined(name, self.ran)
+        return why_undefined(name, self.cells_run)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Replace these names with the course's answers within the context; yield those that
@@ -214,10 +217,10 @@ class Judge:
         """Return what defines a name in the cells that ran, and what that uses; None if it
         cannot be known.
         """
-        if not self.ran:
+        if not self.cells_run:
             return None
         trees, room = [], MOST_CODE
-        for cell in self.ran:
+        for cell in self.cells_run:
             room -= len(cell.source)
             if room < 0:
                 break

@@ -36,8 +36,8 @@ class MissingPackageNotes:
 
     def add(self, cell: Cell, entries: Any) -> None:
         """Take a guest's entries on a cell that it ran; what no honest guest sends is left out."""
-        # Without blanks, quotes and brackets: the guest sends a statement as Python writes it.
         name = text.line(grade_id(cell) or cell.id, MOST_NAME)
+        # Without blanks, quotes and brackets: the guest sends a statement as Python writes it.
         code = cell.source[:MOST_CODE].translate(BESIDE_CODE) if entries else ""
         for entry in entries[:MOST_ENTRIES] if isinstance(entries, list) else ():
             if not (

@@ -436,9 +436,9 @@ def _diff(locked: Cell, submitted: Cell) -> str:
     """Return the lines in which a locked cell was changed, as a diff; an empty string if it says
     the same.
     """
-    # Some editors remove nbgrader's metadata from all cells; that is no change of points.
     lines = []
     metadata = marks(submitted)
+    # Some editors remove nbgrader's metadata from all cells; that is no change of points.
     for name in ("points", "grade", "locked", "solution") if metadata else ():
         expected = marks(locked).get(name)
         if name in metadata and metadata[name] != expected:

@@ -227,8 +227,8 @@ class _StudentCode:
                 continue
             chosen.add(statement)
             nodes = ast.walk(self._node(statement))
-            # An `import *` in the same cell may set any name: `_set_by` calls it "* INDEX".
             used = {node.id for node in nodes if isinstance(node, ast.Name)}
+            # An `import *` in the same cell may set any name: `_set_by` calls it "* INDEX".
             used.add(f"* {statement[0]}")
             for used_name in used - seen:
                 setters = self.setting[used_name]
@@ -346,9 +346,9 @@ def _fault_of(source: str) -> tuple[str, int] | None:
 def _message_of(character: str, places: Message | str) -> Message:
     if character == "<":
         return Message(IN_CONFLICT, places=places)
-    # Full-width letters and signs fold into ASCII; a table has what does not.
     name = unicodedata.name(character, "without a name").lower()
     code = f"U+{ord(character):04X}"
+    # Full-width letters and signs fold into ASCII; a table has what does not.
     folded = unicodedata.normalize("NFKC", character)
     plain: Message | str = PLAIN.get(
         character, folded if folded.isascii() and folded.strip() else ""

@@ -129,8 +129,8 @@ class Contest:
                 f"{exercise.name}"
             )
         for submission, record in zip(hand_ins, records, strict=True):
-            # With new seeds: what was checked once with known inputs is checked again with others.
             unit = submission.read(self.worker_config.limits_of(exercise.name))
+            # With new seeds: what was checked once with known inputs is checked again with others.
             self._admit(
                 Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit)
             )
