@@ -441,19 +441,15 @@ class Batch:
         """Read late submissions again: what another one of the same student used of the free
         days is known now.
         """
-        for task in tasks:
-            if (
-                task.saved
-                and task.record
-                and task.saved.submission_score.seconds_late
-                and self.writer.has_free_days
-            ):
-                now = self.writer.saved(task.submission.exercise.name, task.submission.student)
-                if now:
-                    now.requests = task.saved.requests
-                    task.saved = now
-                    # In place, because `run` has yielded this very record already.
-                    vars(task.record).update(vars(task.record.with_saved(now)))
+        for task in tasks if self.writer.has_free_days else ():
+            if not (task.saved and task.record and task.saved.submission_score.seconds_late):
+                continue
+            now = self.writer.saved(task.submission.exercise.name, task.submission.student)
+            if now:
+                now.requests = task.saved.requests
+                task.saved = now
+                # In place, because `run` has yielded this very record already.
+                vars(task.record).update(vars(task.record.with_saved(now)))
 
     # The second pass.
 

@@ -185,15 +185,13 @@ class Judge:
         """Remember a cell that has run: a later check may miss what it was to define, or look at
         its text.
         """
-        errors = [output for output in cell.outputs if output.output_type == "error"]
-        kind_and_text = (
-            [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")]
-            if errors
-            else []
-        )
-        self.cells_run.append(
-            Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text)
-        )
+        kind = error = ""
+        for output in cell.outputs:
+            if output.output_type == "error":  # the last one counts
+                kind = text.line(output.ename, MOST_ERROR)
+                error = text.line(output.evalue, MOST_ERROR)
+        name = text.line(grade_id(cell) or cell.id, MOST_ERROR)
+        self.cells_run.append(Ran(name, cell.source, kind, error))
 
     # What `checking` asks of the place where it runs.
 

@@ -397,19 +397,14 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
 def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
     """Fill in the keys of cells whose ids are gone and whose text is that of a released one."""
     for index, cell in enumerate(submitted.cells):
-        if keys[index] is None:
-            source = without_language(cell.source).strip()
-            match = next(
-                (
-                    key
-                    for key, other in missing.items()
-                    if source and other.source.strip() == source
-                ),
-                None,
-            )
-            if match:
-                keys[index] = match
-                del missing[match]
+        if keys[index] is not None:
+            continue
+        source = without_language(cell.source).strip()
+        for key, other in missing.items():
+            if source and other.source.strip() == source:
+                keys[index] = key
+                del missing[key]
+                break
 
 
 def _find_by_place(

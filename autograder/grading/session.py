@@ -53,7 +53,6 @@ class Pending:
         """Return a sentence on the records that can be settled here, and one on the others, if
         there are any.
         """
-        lines = []
         command = f"python -m autograder grade --pending{self.executor.option}"
         ready: list[Record] = []
         again: list[Record] = []
@@ -61,23 +60,21 @@ class Pending:
             # With the same versions, the course's own answer would fail in these checks again.
             depends_on_versions = machine.OWN_ANSWER in record.waits_for()
             (again if depends_on_versions else ready).append(record)
-        for records, where in (
+        groups = (
             (ready, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
             (
                 self.elsewhere,
                 ": run `python -m autograder grade --pending` on a machine that has one.",
             ),
-        ):
-            if records:
-                count = (
-                    "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
-                )
-                needs = reasons.describe_needs(
-                    sorted({need for record in records for need in record.waits_for()})
-                )
-                lines.append(f"{count} pending points that need {needs}{where}")
-        return lines
+        )
+        return [_pending_sentence(records, what_to_do) for records, what_to_do in groups if records]
+
+
+def _pending_sentence(records: Sequence[Record], what_to_do: str) -> str:
+    count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
+    needs = {need for record in records for need in record.waits_for()}
+    return f"{count} pending points that need {reasons.describe_needs(sorted(needs))}{what_to_do}"
 
 
 class Session:

@@ -257,11 +257,10 @@ class Contest:
         for entrant in list(self.entrants):
             if all(lap.reason for lap in entrant.laps):
                 self.entrants.remove(entrant)
-                self.left_out.append(LeftOut(entrant.name, self._why_not(entrant.laps[0])))
+                lap = entrant.laps[0]
+                reason = f"With {self.race.setting} = {lap.value}: {lap.reason}"
+                self.left_out.append(LeftOut(entrant.name, reason))
         self._expect_some()
-
-    def _why_not(self, lap: Lap) -> str:
-        return f"With {self.race.setting} = {lap.value}: {lap.reason}"
 
     @contextlib.contextmanager
     def _backend(self, jobs: int) -> Iterator[Backend]:
