@@ -135,7 +135,13 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     # The file is there, because it has the due date. What people wrote in it stays as it is.
     before = path.read_text(encoding="utf-8").rstrip()
     files.write(path, "\n".join([before, "", "[[extension]]", *lines, ""]))
-    return due + more
+    return extended(due, more)
+
+
+def extended(due: datetime, extension: timedelta) -> datetime:
+    """Return a due date with an extension; as in the gradebook, a day of it has 24 hours."""
+    # Without UTC, Python adds to the local time, in which a day may have 23 or 25 hours.
+    return (due.astimezone(UTC) + extension).astimezone(due.tzinfo)
 
 
 def _quoted(text: str) -> str:

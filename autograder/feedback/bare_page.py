@@ -51,6 +51,7 @@ def disclosed_in(page: str) -> Disclosure | None:
         return None
     if disclosure is None:
         return None
+    # The right types are not enough: a number may be too large for a seed, a text no hash.
     seeds_fit = all(0 <= seed < 2**BITS for seed in (disclosure.seed, disclosure.guest_seed))
     points_fit = all(0 <= points <= MOST_POINTS for points in disclosure.points.values())
     hashes = [

@@ -34,6 +34,7 @@ ATTRIBUTES = {
     "mathcolor": re.compile(r"[a-z]+|#[0-9a-fA-F]{3,6}"),
     "scriptlevel": re.compile(r"[0-2]"),
 }
+# The environments that latex2mathml knows, in place of those that lay out nearly the same.
 AS_LATEX2MATHML_HAS_THEM = {
     **dict.fromkeys(("align", "align*", "aligned", "eqnarray", "eqnarray*", "split"), "align*"),
     **dict.fromkeys(
@@ -50,6 +51,7 @@ DEFINES = re.compile(r"\\(?:re|provide)?new|\\[gex]?def\b|\\let\b|\\DeclareMath"
 """A formula's own commands can make a few letters into a million."""
 
 PRIMES = re.compile("[\u2032\u2033\u2034\u2057]+")
+# At the beginning, or after one of `OPENS`, TeX sets a sign without an operator's space.
 SIGNS = {"-", "\u2212", "+"}
 OPENS = {"(", "[", "{", ",", "=", "\u2248"}
 THIN_SPACE = '<mspace width=".17em"></mspace>'
@@ -95,6 +97,7 @@ def with_formulas(clean: str, budget: FormulaBudget) -> str:
     if "$" not in clean and "\\" not in clean:
         return clean
     parts, start, literal = [], 0, 0
+    # `literal` counts how many elements with code are open.
     for tag in TAG.finditer(clean):
         text = clean[start : tag.start()]
         parts += [text if literal else _typeset(text, budget), tag[0]]
@@ -126,6 +129,7 @@ def _formulas_in(text: str) -> Iterator[tuple[int, int, str, bool]]:
     while opening := OPENING.search(text, position):
         position = opening.end()
         name = opening[1]
+        # A written dollar sign, one that never closes, or an environment that is no formula.
         if (
             opening[0] == r"\$"
             or opening[0] in unclosed
@@ -183,6 +187,7 @@ def _known(match: re.Match[str]) -> str:
 def _written(element: Any) -> str:
     """Return an element of latex2mathml's as HTML: what is on the lists, and its text escaped."""
     tag, attributes = element.tag, element.attrib
+    # Each child with the one before it, None for the first.
     inside = "".join(
         _written_after(before, child)
         for before, child in zip([None, *element], element, strict=False)
@@ -212,6 +217,7 @@ def _written_after(before: Any, element: Any) -> str:
             return f'<mo form="prefix">{text}</mo>'
         if text.isalpha() and text.isascii():  # a name, as \operatorname gives it
             return f"<mi>{text}</mi>" if text[1:] else f'<mi mathvariant="normal">{text}</mi>'
+    # TeX sets a space between a function's name, such as `softmax`, and its argument.
     gap = (
         before is not None
         and before.tag == "mi"

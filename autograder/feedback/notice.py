@@ -18,6 +18,7 @@ LANGUAGE = re.compile(r'<html lang="([\w-]+)"')
 
 def language_of(feedback: str) -> str:
     """Return the language of a feedback page, such as zh_CN; "" if it does not say."""
+    # Only in the head: further down, a student's text could say so.
     match = LANGUAGE.search(feedback, 0, 1000)
     return match[1].replace("-", "_") if match else ""
 

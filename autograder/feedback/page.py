@@ -60,15 +60,15 @@ REMEMBERED = 500
 LINES_OF_GIVEN = 60
 PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
-HEADINGS = re.compile(r"<(/?)h([1-6])\b")
-HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
+HEADING_TAG = re.compile(r"<(/?)h([1-6])\b")
+ONE_HEADING = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
 
 OPEN_IT = (
     "Open your notebook in Jupyter. If it opens, save it and submit it again. If it does not, "
     "copy your answers into a fresh copy of the exercise and submit that."
 )
 HAND_IT_IN = "Submit your notebook again, and do not rename it."
-"""The reasons that also say what to do."""
+"""What to do about a file that could not be graded, if the reason does not say so itself."""
 
 
 def render(
@@ -91,6 +91,7 @@ def render(
     most_mb : float
         The page's largest size.
     """
+    # First the outputs, which a program wrote: most pages are small enough then.
     page = _page(notebook, saved, assignment, student)
     for cut in (outputs.cut_outputs, outputs.cut_source):
         if len(page.encode("utf-8", "replace")) <= most_mb * 1_000_000:
@@ -103,6 +104,7 @@ def render(
 
 
 def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
+    # For each page: coloring code takes long, and a student can write any amount of it.
     with code.limited_coloring():
         return _rendered(notebook, saved, assignment, student)
 
@@ -112,13 +114,14 @@ def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -
     cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not summary]
     budget = formulas.FormulaBudget()
     functions = [_function(cell, saved, budget) for cell in cells if is_graded(cell)]
+    # Nothing of the student's is in it then: the graded notebook is the released one.
     as_given = summary is not None and summary.kind.ungraded
-    texts = (
+    course_texts = (
         cell
         for cell in cells
         if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD
     )
-    title = next((_title(cell.source)[0] for cell in texts), "")
+    title = next((_title(cell.source)[0] for cell in course_texts), "")
     page = FeedbackPage(
         language=words.language(),
         assignment=assignment,
@@ -236,8 +239,9 @@ def _report(cell: Cell) -> Report | None:
     try:
         raw = report_of(cell)
         report = Report.from_dict(raw) if raw else None
-        if report:  # what is shown of it is tried here, once
-            [_failed_check(result) for result in report.results]
+        # What is shown of it is tried here, so that no part of the page fails later.
+        for result in report.results if report else ():
+            _failed_check(result)
         return report
     except Exception:  # it went through a file that others may have written
         return None
@@ -309,7 +313,7 @@ def _cards(function: Function) -> Iterator[Card]:
     points.
     """
     report = function.report
-    if function.lost <= 1e-9:
+    if function.lost <= 1e-9:  # sums of fractions differ in the last digits
         return
     read = report.read if report else ""
     lost = Card(function.id, function.name, function.lost, function.comment, read)
@@ -329,10 +333,13 @@ def _cards(function: Function) -> Iterator[Card]:
         return
     total = sum(result.weight for result in report.results) or 1
     causes = {result.name: result.cause for result in failed}
+    # Failures of one cause share a card, with those that follow from them. Without a cause, each
+    # has its own: no cause has a name that begins with this character.
     groups: dict[str, list[Result]] = {}
     for result in failed:
         cause = result.cause or causes.get(result.follows)
         groups.setdefault(cause or f"\0{result.name}", []).append(result)
+    # Blocked checks wait for some failed one, and no one knows for which: the last card has them.
     last = list(groups)[-1]
     for cause, group in groups.items():
         group.sort(key=lambda result: not result.cause)  # first the one of which the cause is known
@@ -394,12 +401,14 @@ def _stretches(
     work: list[StudentCell] = []
     for cell in cells:
         graded = by_id.get(grade_id(cell) or cell.id) if is_graded(cell) else None
+        # The course's text or code ends a stretch of the student's cells.
         if graded is None and is_locked(cell):
             if work:
                 yield Work(work)
                 work = []
             yield _prose(cell) if cell.cell_type == "markdown" else _given_code(cell, stops, budget)
             continue
+        # A cell that a person grades is both: written by the student, and worth points.
         if graded is None or is_answer(cell):
             work.append(_student_cell(cell, saved, stops, budget))
         if graded is not None:
@@ -419,7 +428,7 @@ def _prose(cell: Cell) -> Prose:
 def _given_code(cell: Cell, stops: set[str], budget: formulas.FormulaBudget) -> GivenCode:
     """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
-    code_text = Markup(_code(cell.source))
+    code_text = Markup(code.block(cell.source))
     return GivenCode(cell.id, title, code_text, list(_outputs(cell, budget)), stop=cell.id in stops)
 
 
@@ -434,6 +443,7 @@ def _student_cell(
     if is_code(cell):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         shown = list(_outputs(cell, budget))
+        # A cell for experiments that has only the course's comments is folded.
         if (
             lines
             and not shown
@@ -441,7 +451,7 @@ def _student_cell(
             and all(line.startswith("#") for line in lines)
         ):
             folded = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
-        code_text = Markup(_code(printed(cell.source)))
+        code_text = Markup(code.block(printed(cell.source)))
     elif cell.cell_type == "markdown":
         text = _markdown(cell.source, cell.get("attachments", {}), budget)
     else:
@@ -451,7 +461,7 @@ def _student_cell(
 
 def _checked_by(cell: Cell, function: Function) -> Markup | str:
     """Return the code of a check that has no report to show for it."""
-    return Markup(_code(cell.source)) if is_check(cell) and not function.report else ""
+    return Markup(code.block(cell.source)) if is_check(cell) and not function.report else ""
 
 
 def _outputs(cell: Cell, budget: formulas.FormulaBudget) -> Iterator[Output]:
@@ -529,7 +539,7 @@ def _released(text: str) -> str:
 
 def _line(text: str) -> Markup:
     """Return the text of a heading as HTML."""
-    shown = HEADED.fullmatch(_released(f"# {text}"))
+    shown = ONE_HEADING.fullmatch(_released(f"# {text}"))
     return Markup(shown[1]) if shown else escape(text)
 
 
@@ -549,6 +559,7 @@ def markdown2html(context: Any, source: str) -> Markup:
 
 
 def _inert(text: str) -> str:
+    # Code is colored within a page's budget: its HTML may differ from page to page.
     perhaps_has_code = "`" in text or "~~~" in text or "    " in text or "\t" in text
     return markdown.inert_markdown(text)[0] if perhaps_has_code else _inert_prose(text)
 
@@ -560,15 +571,12 @@ def _inert_prose(text: str) -> str:
 
 
 def _with_formulas(clean: str, budget: formulas.FormulaBudget) -> Markup:
-    return Markup(HEADINGS.sub(_below_ours, formulas.with_formulas(clean, budget)))
+    return Markup(HEADING_TAG.sub(_below_ours, formulas.with_formulas(clean, budget)))
 
 
+# Headings in texts begin with h4, below those of the page's sections.
 def _below_ours(tag: re.Match[str]) -> str:
     return f"<{tag[1]}h{min(6, int(tag[2]) + 3)}"
-
-
-def _code(source: str) -> str:
-    return code.block(source)
 
 
 def _number(value: float) -> str:

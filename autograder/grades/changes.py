@@ -78,19 +78,22 @@ class Change:
         late = self.before.penalty - self.after.penalty
         if late:
             steps.append(Step(LATE, f"−{self.before.penalty:g} → −{self.after.penalty:g}", late))
+        # All that checks and lateness do not explain comes from a person.
         rest = self.difference - sum(step.points for step in steps)
         return [*steps, Step(BY_HAND, "", rest)] if abs(rest) > LEAST else steps
 
 
 def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[Step]:
     """Return what changed in one cell, by check if its checks ran both times."""
-    was, is_now = (cell.points if cell else 0.0 for cell in (then, now))
-    subject = next((cell.subject for cell in (now, then) if cell and cell.subject), name)
+    was = then.points if then else 0.0
+    is_now = now.points if now else 0.0
+    subject = (now and now.subject) or (then and then.subject) or name
     if not (then and now and then.checks and now.checks):
-        shown = [
-            f"{cell.points:g}" if cell else other for cell, other in ((then, NEW), (now, GONE))
-        ]
-        return [Step(subject, ARROW.join(shown), is_now - was)] if abs(is_now - was) > LEAST else []
+        if abs(is_now - was) <= LEAST:
+            return []
+        how = f"{f'{was:g}' if then else NEW}{ARROW}{f'{is_now:g}' if now else GONE}"
+        return [Step(subject, how, is_now - was)]
+    # `unlike` says of each step whether its check was there only once, before or after.
     before, after = _earned(then), _earned(now)
     steps, unlike = [], []
     for check in dict.fromkeys([*after, *before]):
@@ -102,6 +105,7 @@ def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[S
     rest = is_now - was - sum(step.points for step in steps)
     if abs(rest) <= LEAST:
         return steps
+    # With the same checks, their weights or the cell's points have changed.
     if not any(unlike):
         return [*steps, Step(subject, f"{was:g} → {is_now:g}", rest)]
     # A new check makes the others worth less, and a removed one more: the rest is its effect.
@@ -224,10 +228,12 @@ def sums(changes: Iterable[Change]) -> list[Sum]:
     totals = [_sum(str(Message("all")), [change.difference for change in changes])]
     if anew := [change.difference for change in changes if change.anew]:
         totals.append(_sum(str(RESUBMITTED), anew))
+    # The same check may be in several exercises.
     several = len({change.after.assignment for change in changes}) > 1
     through: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:
-        by_name: defaultdict[str, float] = defaultdict(float)  # a check of two functions is one
+        # By name first: a student with two functions that have the same check counts once.
+        by_name: defaultdict[str, float] = defaultdict(float)
         for step in () if change.anew else change.through():
             name = translated(step.name)
             by_name[f"{change.after.assignment} {name}" if several else name] += step.points

@@ -87,8 +87,10 @@ def engine(url: str, on_wait: Callable[[str], None] | None = None, **options: An
         return new
     lock = locks.OnServer(on_wait) if on_wait else None
 
+    # For each connection, also one after a drop: SQLAlchemy makes them when it needs one.
     @event.listens_for(new, "do_connect")
     def connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
+        # Other drivers may not have this option.
         if dialect.driver == "psycopg":
             named.setdefault("connect_timeout", CONNECT_SECONDS)
         connection = dialect.connect(*arguments, **named)

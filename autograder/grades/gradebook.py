@@ -8,7 +8,7 @@ import difflib
 import functools
 import logging
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +45,7 @@ from autograder.course.config import Course, Exercise, UserError, masked
 from autograder.grades import database, late
 from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, SubmissionScore
 
+# nbgrader logs each database error with a traceback; the user gets one line of ours instead.
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
 
@@ -88,6 +89,7 @@ def opened(course: Course, on_wait: Callable[[str], None] | None = None) -> Iter
     def wait(holder: str) -> None:
         assert on_wait is not None
         on_wait(f"Waiting until the gradebook {course.database} is free. In use by: {holder}.")
+        # For `is_wanted`: a `watch` that has the gradebook takes no more submissions then.
         while_waiting.enter_context(locks.lock(_wish_of(course), lambda holder: None))
 
     try:
@@ -104,6 +106,7 @@ def opened(course: Course, on_wait: Callable[[str], None] | None = None) -> Iter
                     f"{course.database} is the gradebook of another course ({', '.join(foreign)}). "
                     "Name this course's own with --db, or move that one away."
                 )
+            # The query began a transaction, and none should stay open for as long as a class takes.
             gradebook.db.rollback()
             yield gradebook
     except (SQLAlchemyError, InvalidEntry) as error:
@@ -117,6 +120,7 @@ def opened(course: Course, on_wait: Callable[[str], None] | None = None) -> Iter
 def _lock_of(course: Course) -> Path:
     """Return the lock file for a database that is a file, or for which we know no other lock."""
     url = make_url(course.db_url)
+    # Next to the file, so that all who grade into it find the same lock.
     named = url.database if url.get_backend_name() == "sqlite" else None
     path = Path(named) if named and named != ":memory:" else course.gradebook
     return path.with_name(f"{path.name}.lock")
@@ -157,6 +161,7 @@ def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -
 def _check_version(connection: Connection, url: str) -> None:
     """Raise `UserError` unless the tables are those of this nbgrader."""
     scripts, tables = _scripts(), inspect(connection)
+    # Alembic, which makes nbgrader's tables, keeps their version in a table of its own.
     version = None
     if tables.has_table("alembic_version"):
         version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -215,7 +220,7 @@ def copy(source: str, target: str) -> int:
     UserError
         If one of them cannot be used, or the second is not empty.
     """
-    url_in_use, count = source, 0
+    url_in_use = source  # the message about an error names the database in use then
     try:
         with contextlib.ExitStack() as stack:
             engines = [database.engine(url) for url in (source, target)]
@@ -226,26 +231,34 @@ def copy(source: str, target: str) -> int:
                 source_connection = source_connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
+            # nbgrader makes the tables when it first opens a database.
             if not inspect(source_connection).has_table(Student.__tablename__):
                 return 0
             _check_version(source_connection, source)
             url_in_use = target
-            _open(target, "").close()
+            _open(target, "").close()  # makes the tables
             target_connection = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
                 if target_connection.execute(select(table).limit(1)).first():
                     raise UserError(f"{masked(target)} already has grades. Name a new database.")
             url_in_use = source
-            for table in Base.metadata.sorted_tables:
-                rows = [dict(row) for row in source_connection.execute(select(table)).mappings()]
-                count += len(rows)
-                if rows:
-                    target_connection.execute(insert(table), rows)
+            count = _copy_rows(source_connection, target_connection)
     except SQLAlchemyError as error:
         raise UserError(
             f"The gradebook {masked(url_in_use)} cannot be copied: {database.reason(error)}. "
             f"{database.fix(error)}Nothing was written."
         ) from error
+    return count
+
+
+def _copy_rows(source: Connection, target: Connection) -> int:
+    count = 0
+    # Sorted so that a row comes after the rows to which it refers.
+    for table in Base.metadata.sorted_tables:
+        rows = [dict(row) for row in source.execute(select(table)).mappings()]
+        count += len(rows)
+        if rows:
+            target.execute(insert(table), rows)
     return count
 
 
@@ -266,7 +279,8 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
         }
     }
     _update_cells(gradebook, exercise.name, released)
-    gradebook.db.rollback()  # nbgrader writes through another connection
+    # nbgrader writes through a connection of its own; at the end, this one reads all of it again.
+    gradebook.db.rollback()
     try:
         with _patched_nbgrader():
             SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
@@ -296,9 +310,9 @@ def _update_cells(gradebook: Gradebook, name: str, released: Any) -> None:
     }
     graded = {key for key, cell in cells.items() if is_grade(cell)}
     answers = {key for key, cell in cells.items() if is_solution(cell)}
-    had_graded, had_answers = (
-        {cell.name for cell in group} for group in (notebook.grade_cells, notebook.solution_cells)
-    )
+    had_graded = {cell.name for cell in notebook.grade_cells}
+    had_answers = {cell.name for cell in notebook.solution_cells}
+    # Without submissions, nbgrader makes the change itself; a removed cell is its to refuse.
     if (
         not notebook.submissions
         or had_graded - graded
@@ -308,23 +322,32 @@ def _update_cells(gradebook: Gradebook, name: str, released: Any) -> None:
         return
     db, source_cells = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
     for key, cell in cells.items():
-        kind = cell.cell_type
         if key not in source_cells:
-            db.add(SourceCell(name=key, notebook=notebook, cell_type=kind, source=cell.source))
+            db.add(
+                SourceCell(
+                    name=key, notebook=notebook, cell_type=cell.cell_type, source=cell.source
+                )
+            )
         if key in graded - had_graded:
-            points = float(cell.metadata.nbgrader["points"])
-            new = GradeCell(name=key, notebook=notebook, cell_type=kind, max_score=points)
-            grades = [Grade(cell=new, notebook=submitted) for submitted in notebook.submissions]
-            db.add_all([new, *grades])
+            _add_grade_cell(db, notebook, key, cell)
         if key in answers - had_answers:
-            answer = SolutionCell(name=key, notebook=notebook)
-            comments = [
-                Comment(cell=answer, notebook=submitted) for submitted in notebook.submissions
-            ]
-            db.add_all([answer, *comments])
+            _add_solution_cell(db, notebook, key)
     for key in source_cells.keys() - cells.keys():
         db.delete(source_cells[key])
     db.commit()
+
+
+def _add_grade_cell(db: Any, notebook: Any, key: str, cell: Any) -> None:
+    points = float(cell.metadata.nbgrader["points"])
+    new = GradeCell(name=key, notebook=notebook, cell_type=cell.cell_type, max_score=points)
+    db.add_all([new, *(Grade(cell=new, notebook=submitted) for submitted in notebook.submissions)])
+
+
+def _add_solution_cell(db: Any, notebook: Any, key: str) -> None:
+    new = SolutionCell(name=key, notebook=notebook)
+    db.add_all(
+        [new, *(Comment(cell=new, notebook=submitted) for submitted in notebook.submissions)]
+    )
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
@@ -371,7 +394,7 @@ class Writer:
             for submission in exercise.submissions:
                 submission.extension = dates.extension(submission.student_id, exercise.name)
         db.commit()
-        self._exercises.clear()
+        self._exercises.clear()  # they have the due dates from before
 
     def last_due(self, name: str) -> datetime | None:
         """Return when an exercise is due for the student with the longest extension; None if it
@@ -381,6 +404,7 @@ class Writer:
         asked = select(SUBMISSIONS.c.extension).where(
             SUBMISSIONS.c.assignment_id == self._exercise(name).assignment
         )
+        # A student without a submission has no row yet, but may have an extension.
         stored = [
             extension for extension in self.gradebook.db.execute(asked).scalars() if extension
         ]
@@ -402,6 +426,7 @@ class Writer:
 
         def read() -> Saved | None:
             submission = self._submission(name, student)
+            # nbgrader's own commands add a submission before it has any points.
             if submission is None or not submission.is_graded():
                 return None
             if comment:
@@ -459,6 +484,7 @@ class Writer:
             submission.timestamp = timestamp
             submission.deadline = self._deadline(submission)
             submission.take(outcome, unchanged)
+            # In this order: the penalty needs the points, and the comment needs both.
             submission.penalty = self._penalty(submission)
             submission.automatic = comment(Saved(submission.submission_score(), submission.cells()))
             self._write(submission)
@@ -481,6 +507,7 @@ class Writer:
                 result = work()
                 self.gradebook.db.commit()
                 return result
+            # Once the connection has dropped, the next ones may fail as well: a server restarts.
             except (OperationalError, locks.Locked) as error:
                 dropped = dropped or getattr(error, "connection_invalidated", False)
                 if not dropped or not pauses:
@@ -558,6 +585,7 @@ class Writer:
         exercise, db = self._exercise(name), self.gradebook.db
         if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
             db.execute(insert(STUDENTS).values(id=student))
+        # `set_dates` gave extensions only to the submissions that there were.
         extension = self._rule.dates.extension(student, name)
         added = _Submission(exercise, student, new_uuid(), new_uuid(), extension=extension)
         values = {
@@ -593,6 +621,7 @@ class Writer:
             .values(timestamp=submission.timestamp)
         )
         self._write_penalty(submission)
+        # One statement for all rows of a table, with a list of values.
         for table, rows, names in (
             (GRADES, submission.grades, ("auto_score", "needs_manual_grade")),
             (COMMENTS, submission.comments, ("auto_comment",)),
@@ -626,6 +655,7 @@ class Writer:
 
     def _others(self, submission: "_Submission") -> list[late.LatenessFacts]:
         """Return what decides how late the other submissions of the same student are."""
+        # By all other exercises, as the table's index begins with these: see `_submission`.
         names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
         others = self.gradebook.db.execute(
             select(
@@ -654,19 +684,21 @@ class Writer:
         for facts in self._others(submission) if self.has_free_days else ():
             if not facts.seconds_late:
                 continue
-            # an exercise of which only nbgrader has a submission
-            with contextlib.suppress(MissingEntry):
+            try:
                 other = self._submission(facts.exercise, submission.student)
-                if other is not None and other.penalty != (penalty := self._penalty(other)):
-                    other.penalty = penalty
-                    self._write_penalty(other)
+            except MissingEntry:  # an exercise of nbgrader's that has no notebook of this name
+                continue
+            if other is None:
+                continue
+            penalty = self._penalty(other)
+            if penalty != other.penalty:
+                other.penalty = penalty
+                self._write_penalty(other)
 
     def _penalty(self, submission: "_Submission") -> float | None:
         """Return the late penalty by the course's rule, at most all points."""
-        seconds, free_days = (
-            submission.lateness_facts().seconds_late,
-            submission.deadline.free_days_used,
-        )
+        seconds = submission.lateness_facts().seconds_late
+        free_days = submission.deadline.free_days_used
         return self._rule.penalty(submission.student, submission.score(), seconds, free_days)
 
 
@@ -704,15 +736,16 @@ class _Submission:
             result = outcome.cells.get(name)
             if result is None:
                 continue
+            # A person has to read what was written; an untouched answer has its points: none.
             before = row.get("auto_score")
             waits = result.is_graded_by_hand and not str(result.error)
             lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
             if row.get("manual_score") is None:
                 row["needs_manual_grade"] = row["auto_score"] is None or result.pending > 0
-            elif not (
-                name in unchanged if result.is_graded_by_hand else before == row["auto_score"]
-            ):
+                continue
+            is_same = name in unchanged if result.is_graded_by_hand else before == row["auto_score"]
+            if not is_same:  # a manual grade for other work has to be confirmed
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
@@ -729,6 +762,7 @@ class _Submission:
 
     @automatic.setter
     def automatic(self, comment: str) -> None:
+        # nbgrader's "No response." stays, if there is nothing else to say.
         first = self._first()
         if first and (comment or self.automatic):
             first["auto_comment"] = comment or None
@@ -838,6 +872,7 @@ def check_student(course: Course, student: str) -> None:
             "There are no students yet. Collect their submissions first: python -m "
             "autograder collect"
         )
+    # A student who has not been graded yet is only in the folder.
     known = {folder.name for folder in course.submitted.glob("*/")}
     if course.has_gradebook:
         with opened(course) as gradebook:
@@ -863,45 +898,14 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     rule = late.Rule(course)
     with opened(course) as gradebook:
         db = gradebook.db
-        max_scores = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
         # As columns and at once: of nbgrader's objects each asks the database for its own part, a
         # dozen times.
-        cells: dict[str, list[Any]] = {}
-        for cell in db.execute(
-            select(
-                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score,
-                GRADES.c.manual_score,
-                GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
-            )
-            .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
-            .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
-        ).mappings():  # fmt: skip
-            cells.setdefault(cell["assignment_id"], []).append(cell)
-        # nbgrader: a submitted notebook's assignment_id is the id of its submission
-        comments: dict[str, dict[str, str]] = {}
-        for submission_id, name, comment in db.execute(
-            select(NOTEBOOKS.c.assignment_id, BaseCell.name, COMMENTS.c.manual_comment)
-            .join(COMMENTS, COMMENTS.c.notebook_id == NOTEBOOKS.c.id)
-            .join(BaseCell, BaseCell.id == COMMENTS.c.cell_id)
-            .where(COMMENTS.c.manual_comment.is_not(None))
-        ):
-            comments.setdefault(submission_id, {})[name] = comment
-        penalties: dict[str, float] = {}
-        for submission_id, penalty in db.execute(
-            select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)
-        ):
-            penalties[submission_id] = penalties.get(submission_id, 0.0) + (penalty or 0.0)
-        entries = db.execute(
-            select(
-                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp,
-                SUBMISSIONS.c.extension,
-                SUBMISSIONS.c.student_id,
-                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name,
-                Assignment.duedate,
-            )
-            .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
-            .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
-        ).all()  # fmt: skip
+        max_scores = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
+        cells = _grades_by_submission(db)
+        comments = _comments_by_submission(db)
+        penalties = _penalties_by_submission(db)
+        entries = _submission_entries(db)
+    # Free days are the student's, so that a deadline depends on all submissions together.
     students: dict[str, list[late.LatenessFacts]] = {}
     for entry in entries:
         students.setdefault(entry.student_id, []).append(_lateness_facts(entry))
@@ -920,6 +924,61 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
         )
         for entry in sorted(entries, key=lambda entry: (entry.name, entry.student_id))
     ]
+
+
+# In nbgrader's tables, the `assignment_id` of a submitted notebook is the id of its submission.
+
+
+def _grades_by_submission(db: Any) -> dict[str, list[Any]]:
+    rows = db.execute(
+        select(
+            NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score, GRADES.c.manual_score,
+            GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
+        )
+        .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
+        .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
+    )  # fmt: skip
+    grades: dict[str, list[Any]] = {}
+    for row in rows.mappings():
+        grades.setdefault(row["assignment_id"], []).append(row)
+    return grades
+
+
+def _comments_by_submission(db: Any) -> dict[str, dict[str, str]]:
+    """Return people's comments by submission and by the name of their cell."""
+    rows = db.execute(
+        select(NOTEBOOKS.c.assignment_id, BaseCell.name, COMMENTS.c.manual_comment)
+        .join(COMMENTS, COMMENTS.c.notebook_id == NOTEBOOKS.c.id)
+        .join(BaseCell, BaseCell.id == COMMENTS.c.cell_id)
+        .where(COMMENTS.c.manual_comment.is_not(None))
+    )
+    comments: dict[str, dict[str, str]] = {}
+    for submission, name, comment in rows:
+        comments.setdefault(submission, {})[name] = comment
+    return comments
+
+
+def _penalties_by_submission(db: Any) -> dict[str, float]:
+    rows = db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty))
+    penalties: dict[str, float] = {}
+    for submission, penalty in rows:
+        penalties[submission] = penalties.get(submission, 0.0) + (penalty or 0.0)
+    return penalties
+
+
+def _submission_entries(db: Any) -> Sequence[Any]:
+    """Return each submission with its student and its exercise."""
+    entries: Sequence[Any] = db.execute(
+        select(
+            SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp,
+            SUBMISSIONS.c.extension, SUBMISSIONS.c.student_id,
+            STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email,
+            Assignment.name, Assignment.duedate,
+        )
+        .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
+        .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
+    ).all()  # fmt: skip
+    return entries
 
 
 def _lateness_facts(entry: Any) -> late.LatenessFacts:

@@ -139,8 +139,9 @@ def discriminations(graded: Sequence[Record]) -> list[Discrimination]:
         passed = sum(passes for passes, _ in pairs)
         enough = len(pairs) >= LEAST_STUDENTS and min(passed, len(pairs) - passed) >= LEAST_EACH
         if enough and len({share for _, share in pairs}) > 1:
-            correlation = round(statistics.correlation(*zip(*pairs, strict=True)), 2) + 0.0
-            computed.append(Discrimination(items[key], correlation, passed, len(pairs)))
+            correlation = statistics.correlation(*zip(*pairs, strict=True))
+            rounded = round(correlation, 2) + 0.0  # 0.0 instead of -0.0
+            computed.append(Discrimination(items[key], rounded, passed, len(pairs)))
     return sorted(computed, key=lambda entry: entry.correlation)
 
 
@@ -156,10 +157,12 @@ def attempts(graded: Iterable[Record]) -> list[Attempts]:
     took: dict[Key, list[int]] = {}
     for record in graded:
         submissions = _submissions(record)
+        # A class in which each student submits once passes everything at the first attempt.
         if len(submissions) == 1:
             continue
         graded_with = [_statuses(submission) for submission in submissions]
         for key, _, check in _checks(record):
+            # Earlier submissions may be from before the check was added to the exercise.
             first = next(number for number, statuses in enumerate(graded_with) if key in statuses)
             history = [statuses.get(key) for statuses in graded_with[first:]]
             if check.status == Status.PASSED and len(history) > 1:
@@ -236,7 +239,8 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
     out.
     """
     decided = {name: _decided(cell) for name, cell in record.cells.items()}
-    earned, possible = (sum(pair[part] for pair in decided.values()) for part in (0, 1))
+    earned = sum(points for points, _ in decided.values())
+    possible = sum(most for _, most in decided.values())
     for name, cell in record.cells.items():
         total = sum(check.weight for check in cell.checks) or 1
         for check in cell.checks:
@@ -245,13 +249,10 @@ def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
             passed = check.status == Status.PASSED
             worth = cell.max_points * check.weight / total
             whole = cell.is_graded_by_hand or cell.manual_points is not None
-            share_of_check = decided[name] if whole else (passed * worth, worth)
-            if possible - share_of_check[1] > 10**-DIGITS:
-                yield (
-                    (name, check.name),
-                    passed,
-                    (earned - share_of_check[0]) / (possible - share_of_check[1]),
-                )
+            own, own_most = decided[name] if whole else (passed * worth, worth)
+            # Without other points, there is nothing to compare the check with.
+            if possible - own_most > 10**-DIGITS:
+                yield (name, check.name), passed, (earned - own) / (possible - own_most)
 
 
 def _decided(cell: CellResult) -> tuple[float, float]:
@@ -267,6 +268,7 @@ def _submissions(record: Record) -> list[Record]:
     """Return the last grading of each of a student's submissions, in the order in which they
     were submitted.
     """
+    # Most histories are of one submission that was graded again: they need not be parsed.
     if all(
         isinstance(raw, dict) and raw.get("submission") == record.submission_digest
         for raw in record.history

@@ -113,10 +113,11 @@ class Rule:
 
     def __init__(self, course: Course):
         config = course.config
-        with _mended_in_config():
+        with _pointing_to_config():
             preprocessor = AssignLatePenalties(config=config)
             preprocessor.init_plugin()
         self._plugin = preprocessor.plugin_inst
+        # Also with another rule: a setting of `PerDay` without an effect is a mistake.
         _check_settings(config.PerDay, isinstance(self._plugin, PerDay))
         self.dates = deadlines.read(course)
 
@@ -131,6 +132,7 @@ class Rule:
 
         Free days are used in the order of the due dates, without extensions.
         """
+        # By name where dates are equal, so that free days always go to the same exercise.
         dated = [facts for facts in all_facts if facts.due]
         dated.sort(key=lambda facts: (facts.due, facts.exercise))
         remaining, used = 0, [0] * len(dated)
@@ -147,6 +149,7 @@ class Rule:
         extension = facts.extension or timedelta()
         assert facts.due is not None
         due = (facts.due + extension).replace(tzinfo=UTC)
+        # The gradebook has UTC; `deadlines.toml` has the zone in which the class reads dates.
         named = self.dates.due.get(facts.exercise)
         due = due.astimezone(named.tzinfo) if named else due
         return Deadline(
@@ -164,11 +167,13 @@ class Rule:
         UserError
             If the rule fails, or adds points.
         """
+        # The rule gets the seconds that cost something, and need not know of free days.
         counted = seconds_late - free_days * DAY
         if counted <= 0:
             return None
-        with _mended_in_config():
+        with _pointing_to_config():
             penalty: float | None = self._plugin.late_submission_penalty(student, score, counted)
+            # "not >=" also refuses NaN.
             if penalty is not None and not penalty >= 0:
                 raise ValueError(f"it is {penalty:g}, which would add points")
             return None if penalty is None else min(penalty, score)
@@ -194,7 +199,7 @@ def _check_settings(settings: Mapping[str, Any], has_effect: bool) -> None:
 
 
 @contextlib.contextmanager
-def _mended_in_config() -> Iterator[None]:
+def _pointing_to_config() -> Iterator[None]:
     """Turn an error of the rule for late work into one that points to the configuration."""
     try:
         yield

@@ -36,6 +36,8 @@ def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
         )
     if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
+            # Sums of fractions differ in the last digits. If the submission has a reason, that is
+            # also why a cell without checks lost its points.
             lost = cell.lost()
             if lost > 1e-9 and (
                 cell.checks or cell.manual_points is not None or not str(result.reason)
@@ -50,9 +52,10 @@ def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
             if cell.replaced_functions:
                 lines.append(str(tested_with(cell.subject or grade_id, cell.replaced_functions)))
-    lines += [
-        str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None
-    ]
+    for grade_id, cell in result.cells.items():
+        sentence = waiting(grade_id, cell)
+        if sentence is not None:
+            lines.append(str(sentence))
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
@@ -67,11 +70,10 @@ def waiting(name: str, cell: CellResult) -> Message | None:
             given=f"{cell.manual_points:g}",
             points=f"{cell.max_points:g}",
         )
-    return (
-        Message(TO_READ, cell=name)
-        if cell.waits and cell.is_graded_by_hand and not str(cell.error)
-        else None
-    )
+    # An error, or no response, is all that there is to say: no one has to read it.
+    if cell.waits and cell.is_graded_by_hand and not str(cell.error):
+        return Message(TO_READ, cell=name)
+    return None
 
 
 def lost_to(cell: CellResult) -> str:
@@ -86,6 +88,7 @@ def lost_to(cell: CellResult) -> str:
     failed = [check for check in cell.checks if check.status == Status.FAILED]
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
+        # Of several failed checks, one that knows a cause or a relation says most.
         named = [check for check in failed if check.cause]
         related = [check for check in failed if str(relation_of(check))]
         title = shown(failed[0].title).rstrip(FULL_STOPS)
@@ -139,13 +142,9 @@ def packages_missed(record: Record) -> list[str]:
 def points_sentence(outcome: Outcome) -> Message:
     """Return a sentence on the points from checks, and those that a person still has to give."""
     checks = [cell for cell in outcome.cells.values() if not cell.is_graded_by_hand]
-    values = {
-        "score": sum(cell.points for cell in checks),
-        "points": sum(cell.max_points for cell in checks),
-    }
-    earned = Message(
-        "{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()}
-    )
+    score = sum(cell.points for cell in checks)
+    points = sum(cell.max_points for cell in checks)
+    earned = Message("{score} of {points} points", score=f"{score:g}", points=f"{points:g}")
     manual = sum(cell.max_points for cell in outcome.cells.values() if cell.is_graded_by_hand)
     text = "{earned}, and {manual} more from the person who reads what you wrote"
     return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
@@ -153,6 +152,7 @@ def points_sentence(outcome: Outcome) -> Message:
 
 def describe_needs(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
+    # bfloat16 kernels need a GPU as well: "bf16" says both.
     needs = [need for need in needs if need != "gpu" or "bf16" not in needs]
     names = [machine.NAMES.get(need, Message(need)) for need in needs] or [Message("it")]
     return joined("{left} and {right}", names)
@@ -177,6 +177,7 @@ def cell_feedback(cells: list[Any]) -> Iterator[str]:
                         Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"])
                     )
             continue
+        # A check that only asserts displays nothing; what it printed is all there is.
         shown = [
             output["data"]["text/plain"]
             for output in outputs

@@ -45,6 +45,7 @@ def _only(*taken: type) -> None:
     """
 
     def structure(value: Any, kind: type) -> Any:
+        # By `type`, because True is an instance of int.
         if type(value) not in (*taken, kind):
             raise TypeError(f"{value!r} is not of type {kind.__name__}")
         return value if kind in taken else kind(value)  # an enumeration of texts is also a text
@@ -67,13 +68,14 @@ def _message(raw: Any, kind: Any) -> Message:
 _only(str)
 _only(bool)
 _only(int)
-_only(float, int)
+_only(float, int)  # JSON has no difference between 1 and 1.0
 
 
 def _recorded(result: Result) -> dict[str, Any]:
     return {name: words.to_dict(getattr(result, name)) for name in RECORDED}
 
 
+# Before the hooks below: cattrs makes those from the hooks that it has then.
 CODEC.register_structure_hook(Message, _message)
 CODEC.register_structure_hook(str | Message, _text_or_message)
 CODEC.register_unstructure_hook(Message, words.to_dict)
@@ -121,6 +123,7 @@ def parsed(raw: Any) -> Record | None:
     """
     try:
         record: Record = CODEC.structure(raw, Record)
+        # Up to schema 6: now it follows from the cells, which may have been graded since.
         record.repairs = [note for note in record.repairs if note.text != reasons.TO_READ]
         return record
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -146,6 +149,7 @@ def history(path: Path) -> list[dict[str, Any]]:
     An unreadable file is kept under the name `grade.json.unreadable`.
     """
     try:
+        # Not parsed into records, so that nothing of what an older version wrote is lost.
         earlier = json.loads(path.read_text(encoding="utf-8"))
         return [*earlier.pop("history", []), earlier]
     except FileNotFoundError:
@@ -158,6 +162,7 @@ def history(path: Path) -> list[dict[str, Any]]:
 
 def numbered(students: Iterable[str]) -> dict[str, str]:
     """Return a number for each student, in an order that reveals nothing about names or grades."""
+    # Without a seed, from which someone could compute the order again.
     shuffled = sorted(set(students))
     random.SystemRandom().shuffle(shuffled)
     return {student: f"Student {number}" for number, student in enumerate(shuffled, 1)}
@@ -190,7 +195,7 @@ def all_of(course: Course) -> list[Record]:
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
-    # nbgrader takes seconds to load, and reading one record does not need it
+    # nbgrader takes seconds to load, and reading one record does not need it.
     from autograder.grades import gradebook
 
     pairs = []

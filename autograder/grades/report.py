@@ -27,7 +27,7 @@ from autograder.course.config import Course, UserError
 from autograder.grades import changes, item_analysis, reasons, records
 from autograder.grades.changes import Change, Sum
 from autograder.grades.item_analysis import Attempts, Comparison, Discrimination
-from autograder.grades.results import CellResult, Deadline, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 from autograder.sanitize import code, text
 
 BINS = 10
@@ -266,6 +266,7 @@ def write(
     other = (beside, _grades_of_another(course, beside)) if beside else None
     pseudonyms = records.numbered(record.student for record in graded) if anonymous else {}
     today = _today(course, report_path, graded)
+    # Twice: in English for `--json`, and for the page in the language of the grader.
     class_report = _class_report(course, report_path, graded, pseudonyms, other, today)
     base = "" if anonymous else f"{_link(course.feedback, report_path)}/"
     with catalogs.for_graders(course.root):
@@ -346,6 +347,7 @@ def _today(course: Course, report_path: Path, graded: Iterable[Record]) -> list[
     midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
     submissions = []
     for record in graded:
+        # What was graded before today was submitted before today: no file need be read.
         if datetime.fromisoformat(record.graded_at) < midnight:
             continue
         paths = course.paths_of(record.student, record.assignment)
@@ -397,6 +399,7 @@ def _html(class_report: ClassReport, base: str) -> str:
     )
     environment.filters["signed"] = _signed
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    # The page's policy runs only the script with this hash: a name cannot add another one.
     script = SCRIPT.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         vars(class_report),
@@ -416,6 +419,7 @@ def _signed(number: float) -> str:
 
 def _time(iso: str) -> str:
     """Return a time (UTC) as a sentence has it."""
+    # Other languages write the date in words.
     if words.language() == words.ENGLISH:
         return iso[:16].replace("T", " ")
     from babel.dates import format_date
@@ -459,26 +463,8 @@ def _data(class_report: ClassReport, base: str) -> dict[str, Any]:
     texts = _Texts()
     parts = []
     for assignment in class_report.assignments:
-        rows = []
-        for row in assignment.rows:
-            marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = []
-            if row.needs_manual_grade:
-                tags.append(translated("needs a manual grade"))
-            if row.earlier:
-                tags.append(str(counted("graded once", "graded {count} times", row.earlier + 1)))
-            if row.late:
-                tags.append(str(row.late))
-            # student, score, pending, kind, marks, tags, reasons, evidence, change: as report.js
-            # unpacks it
-            rows.append(
-                [
-                    numbers[row.student], row.score, row.pending, translated(row.kind), marks,
-                    texts.of(tags),
-                    texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
-                ]
-            )  # fmt: skip
         columns = [[column.cell, column.check, column.title] for column in assignment.columns]
+        rows = [_row_data(row, numbers, texts) for row in assignment.rows]
         parts.append({"name": assignment.name, "columns": columns, "rows": rows})
     signs = {letter: [sign, translated(MARKS[mark])] for mark, (letter, sign) in SIGNS.items()}
     return {
@@ -491,6 +477,29 @@ def _data(class_report: ClassReport, base: str) -> dict[str, Any]:
             if (translation := translated(source)) != source
         },
     }  # fmt: skip
+
+
+def _row_data(row: SubmissionRow, numbers: Mapping[str, int], texts: _Texts) -> list[Any]:
+    """Return a row of the students' table, as report.js unpacks it: by place, without names."""
+    marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
+    tags = []
+    if row.needs_manual_grade:
+        tags.append(translated("needs a manual grade"))
+    if row.earlier:
+        tags.append(str(counted("graded once", "graded {count} times", row.earlier + 1)))
+    if row.late:
+        tags.append(str(row.late))
+    return [
+        numbers[row.student],
+        row.score,
+        row.pending,
+        translated(row.kind),
+        marks,
+        texts.of(tags),
+        texts.of(row.reasons),
+        texts.of(row.evidence),
+        _changed(row.change, texts),
+    ]
 
 
 def _changed(change: Change | None, texts: _Texts) -> list[Any]:
@@ -520,9 +529,13 @@ def _assignment(
 ) -> Assignment:
     checks, misconceptions = costs(records, pseudonyms)
     columns = _columns(records)
-    hard, never = _telling(columns, records)
+    hard, never = _least_telling(columns, records)
     rows = _rows(course, report_path, records, pseudonyms, columns)
     changed = [row.change for row in rows if row.change]
+    # A request has its student's own words, so that a report without names only counts it.
+    requests: list[OpenRequest] = []
+    for record in [] if pseudonyms else records:
+        requests += _open_requests(course, report_path, record)
     return Assignment(
         name=name,
         histogram=_histogram([record.score / (record.max_score or 1) for record in records]),
@@ -535,6 +548,7 @@ def _assignment(
         links={row.student: row.link for row in rows},
         pending=sum(record.pending > 0 for record in records),
         columns=columns,
+        # Neighboring columns of one function have a common heading, so many columns wide.
         functions=[
             (function, len(list(group)))
             for function, group in groupby(column.function for column in columns)
@@ -544,11 +558,7 @@ def _assignment(
         missed=_missed(records, pseudonyms),
         sums=changes.sums(changed) if changed else [],
         dates=_dates(records, pseudonyms),
-        requests=[]
-        if pseudonyms
-        else [
-            request for record in records for request in _open_requests(course, report_path, record)
-        ],
+        requests=requests,
         open_requests=sum(request.open for record in records for request in record.requests),
         discriminations=item_analysis.discriminations(records),
         attempts=item_analysis.attempts(records),
@@ -586,19 +596,13 @@ def _dates(records: list[Record], pseudonyms: Mapping[str, str]) -> list[Message
     dated = [record for record in records if record.deadline.due]
     if not dated:
         return []
-    due = {_without_extension(record.deadline) for record in dated}
+    due = [reasons.moment(due_date) for due_date in _due_dates(dated)]
+    when = words.joined("{left}, {right}", due)
     late = sum(record.seconds_late > 0 for record in dated)
     sentences = [
-        Message(
-            "Due on {when}.",
-            when=words.joined(
-                "{left}, {right}", [reasons.moment(due_date) for due_date in sorted(due)]
-            ),
-        )
+        Message("Due on {when}.", when=when),
+        counted("{count} submission was late.", "{count} submissions were late.", late),
     ]
-    sentences.append(
-        counted("{count} submission was late.", "{count} submissions were late.", late)
-    )
     extended = [record for record in dated if record.deadline.extension]
     is_anonymous = bool(pseudonyms)
     if extended and is_anonymous:
@@ -624,9 +628,15 @@ def _dates(records: list[Record], pseudonyms: Mapping[str, str]) -> list[Message
     return sentences
 
 
-def _without_extension(deadline: Deadline) -> str:
-    due = datetime.fromisoformat(deadline.due) - timedelta(seconds=deadline.extension)
-    return due.isoformat(timespec="minutes")
+def _due_dates(dated: Iterable[Record]) -> list[str]:
+    """Return when an exercise was due, without extensions, as ISO 8601 has it."""
+    due: dict[datetime, str] = {}
+    # If clocks change during an extension, the same moment has two offsets from UTC: that of a
+    # student without an extension is shown.
+    for deadline in sorted((record.deadline for record in dated), key=lambda each: each.extension):
+        moment = datetime.fromisoformat(deadline.due) - timedelta(seconds=deadline.extension)
+        due.setdefault(moment, moment.isoformat(timespec="minutes"))
+    return [due[moment] for moment in sorted(due)]
 
 
 def costs(
@@ -637,35 +647,50 @@ def costs(
 
     Both are sorted by cost; `pseudonyms` has what students are called in place of their names.
     """
+    return _check_costs(records), _misconceptions(records, pseudonyms)
+
+
+def _check_costs(records: Iterable[Record]) -> list[CheckCost]:
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
     losers: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for cell in record.cells.values():
+            total_weight = sum(check.weight for check in cell.checks) or 1
+            for check in cell.checks:
+                if check.status.costs_points and cell.max_points and check.weight:
+                    key = (cell.subject, check.title)
+                    lost[key] += cell.max_points * check.weight / total_weight
+                    losers[key] += 1
+    most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
+    return [CheckCost(*key, points, losers[key]) for key, points in most_first]
+
+
+def _misconceptions(
+    records: Iterable[Record], pseudonyms: Mapping[str, str]
+) -> list[Misconception]:
     students: defaultdict[tuple[str, Any], list[str]] = defaultdict(list)
     explanations: dict[tuple[str, Any], Explanation] = {}
     for record in records:
         for cell in record.cells.values():
-            total_weight = sum(check.weight for check in cell.checks) or 1
-            misconceptions_of_cell = set()
+            # A student with several failed checks of one cause is counted once. In a dict, as the
+            # order of a set would differ from run to run.
+            of_cell: dict[tuple[str, Any], None] = {}
             for check in cell.checks:
-                if not check.status.costs_points:
+                is_explained = check.cause or str(reasons.relation_of(check))
+                if not check.status.costs_points or not is_explained:
                     continue
-                if cell.max_points and check.weight:
-                    check_key = (cell.subject, check.title)
-                    lost[check_key] += cell.max_points * check.weight / total_weight
-                    losers[check_key] += 1
-                if check.cause or str(reasons.relation_of(check)):
-                    key, explanation = _explained(check)
-                    misconception = cell.subject, key
-                    misconceptions_of_cell.add(misconception)
-                    known = explanations.setdefault(misconception, explanation)
-                    if known.label != explanation.label:  # the same relation, with other numbers
-                        with_note = known._replace(hint=translated(OTHER_NUMBERS))
-                        explanations[misconception] = with_note
-            for misconception in misconceptions_of_cell:
+                key, explanation = _explained(check)
+                misconception = cell.subject, key
+                of_cell[misconception] = None
+                known = explanations.setdefault(misconception, explanation)
+                # The same relation with other numbers: each student has other draws.
+                if known.label != explanation.label:
+                    with_note = known._replace(hint=translated(OTHER_NUMBERS))
+                    explanations[misconception] = with_note
+            for misconception in of_cell:
                 students[misconception].append(pseudonyms.get(record.student, record.student))
-    most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
-    checks = [CheckCost(*check_key, points, losers[check_key]) for check_key, points in most_first]
     by_frequency = sorted(students.items(), key=lambda item: (-len(item[1]), item[0][0]))
-    misconceptions = [
+    return [
         Misconception(
             function=misconception[0],
             label=explanations[misconception].label,
@@ -676,7 +701,6 @@ def costs(
         )
         for misconception, who in by_frequency
     ]
-    return checks, misconceptions
 
 
 def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPackages | None:
@@ -686,24 +710,26 @@ def _missed(records: list[Record], pseudonyms: Mapping[str, str]) -> MissingPack
     If students have no names here, a package that only one of them imports has none either: it may
     be called after its author.
     """
-    who = {
-        pseudonyms.get(record.student, record.student): reasons.packages_missed(record)
-        for record in records
-    }
-    who = {student: packages for student, packages in who.items() if packages}
+    who = {}
+    for record in records:
+        packages = reasons.packages_missed(record)
+        if packages:
+            who[pseudonyms.get(record.student, record.student)] = packages
     if not who:
         return None
     count = Counter(package for packages in who.values() for package in packages)
     named = [
         f"`{package}` ({number})"
         for package, number in count.most_common(NAMED)
-        if number > bool(pseudonyms)
+        if number > 1 or not pseudonyms
     ]
+    if len(named) < len(count):
+        named.append("…")
     sentence = counted(
         "{count} student imports packages that are not installed here: {packages}.",
         "{count} students import packages that are not installed here: {packages}.",
         len(who),
-        packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
+        packages=words.joined("{left}, {right}", named),
     )
     return MissingPackages(str(sentence), sorted(who, key=_natural))
 
@@ -722,6 +748,7 @@ def _explained(check: Result) -> tuple[Any, Explanation]:
         label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
         return label, Explanation(label, hint, "cause")
     relation = reasons.relation_of(check)
+    # Without the drawn numbers, in which the same relation differs from student to student.
     values = relation.values.items()
     key = relation.text, *[str(value) for name, value in values if not _is_drawn(name, value)]
     return key, Explanation(str(relation), "", "relation")
@@ -734,6 +761,7 @@ def _is_drawn(name: str, value: Any) -> bool:
 
 def _columns(records: list[Record]) -> list[Column]:
     """Return what the class was tried in, in the order of the notebook."""
+    # Of all records: an earlier release may have had other checks.
     found: dict[str, dict[str, Column]] = {}
     for record in records:
         for grade_id, cell in record.cells.items():
@@ -744,7 +772,7 @@ def _columns(records: list[Record]) -> list[Column]:
                 )
             for check in cell.checks:
                 name = reasons.words_of(check.name.removeprefix(f"{cell.subject}_"))
-                # its heading is one column wide, too narrow for the function's name
+                # This function's heading is one column wide, too narrow for its name.
                 if not cell.max_points:
                     name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
@@ -756,21 +784,27 @@ def _columns(records: list[Record]) -> list[Column]:
     return [column for columns in found.values() for column in columns.values()]
 
 
-def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column], list[Column]]:
+def _least_telling(
+    columns: list[Column], records: list[Record]
+) -> tuple[list[Column], list[Column]]:
     """Return the checks that distinguish students least: nearly all failed them, or no one."""
+    # Files that could not be read have no checks, and one submission says nothing of a class.
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
-    met = [
-        column.failed or column.blocked or column.unverified or column.advised for column in checks
+    never = [
+        column
+        for column in checks
+        if not (column.failed or column.blocked or column.unverified or column.advised)
     ]
-    return hard, [column for column, anybody in zip(checks, met, strict=True) if not anybody]
+    return hard, never
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
     """Return the result of a submission in each column: a status, open, or nothing."""
     marks = []
     for column in columns:
+        # Graded with a release that does not have this cell.
         cell = record.cells.get(column.cell)
         if cell is None:
             mark = ""
@@ -785,6 +819,7 @@ def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
 
 
 def _histogram(shares: list[float]) -> list[Bar]:
+    # All points, and more with extra credit, are in the last bar.
     counts = [0] * BINS
     for share in shares:
         counts[min(int(share * BINS), BINS - 1)] += 1
@@ -806,8 +841,8 @@ def _rows(
     rows = []
     for record in records:
         link = _link(course.paths_of(record.student, record.assignment).page, report_path)
-        # What a file was called, or what an error said, may name its author.
-        nameless = _nameless(record) if pseudonyms else record
+        # A file's name, or the text of an error, may name its author.
+        nameless = _without_texts(record) if pseudonyms else record
         rows.append(
             SubmissionRow(
                 student=pseudonyms.get(record.student, record.student),
@@ -837,7 +872,9 @@ def _late(record: Record) -> Message | None:
     return Message("{time} late", time=reasons.duration(record.seconds_late))
 
 
-def _nameless(record: Record) -> Record:
+def _without_texts(record: Record) -> Record:
+    """Return a record without what may come from the student's file: messages, and file names."""
+
     def clean(cell: CellResult) -> CellResult:
         return replace(cell, error=ERROR) if str(cell.error) else cell
 
@@ -847,5 +884,6 @@ def _nameless(record: Record) -> Record:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
+    """Return the key by which "Student 10" comes after "Student 9"."""
     head, _, number = name.rpartition(" ")
     return (head, int(number), name) if number.isdecimal() else (name, 0, name)

@@ -72,9 +72,12 @@ def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], lis
         Request(function, answers[function], text.block("\n".join(lines).strip())[:MOST_TEXT])
         for function, lines in requests[:MOST]
     ]
-    names = joined("{left}, {right}", [f"`{name}`" for name in answers]) if answers else ""
-    notes = [Message(NAMELESS, names=names)] * nameless
-    notes += [Message(TOO_MANY, count=MOST)] * (len(requests) > MOST)
+    notes = []
+    if nameless:
+        names = joined("{left}, {right}", [f"`{name}`" for name in answers]) if answers else ""
+        notes.append(Message(NAMELESS, names=names))
+    if len(requests) > MOST:
+        notes.append(Message(TOO_MANY, count=MOST))
     return accepted, notes
 
 
@@ -86,7 +89,7 @@ def _begun_by(line: str) -> tuple[str, str]:
     if not places:
         return "", line
     before, rest = line[: min(places)], line[min(places) + 1 :]
-    # code around all of it, as in the example
+    # The example in the notebook is code, and some students leave the backquotes around all of it.
     if before.count("`") == 1 and rest.rstrip().endswith("`"):
         rest = rest.rstrip()[:-1]
     return before.lstrip(BEFORE_A_NAME).strip(AROUND_A_NAME), rest
@@ -94,6 +97,7 @@ def _begun_by(line: str) -> tuple[str, str]:
 
 def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
     """Return the grade id of the answer that each check cell is about, by the function's name."""
+    # A check is about the last answer above it.
     answers, last = {}, ""
     for cell in cells:
         if is_answer(cell):
@@ -119,13 +123,9 @@ def with_earlier_comments(
         What the gradebook has on each cell.
     """
     known = {(request.function, request.text): request.before for request in earlier}
-    return [
-        replace(
-            request,
-            before=known.get(
-                (request.function, request.text),
-                saved.get(request.answer, SavedCell()).comment or "",
-            ),
-        )
-        for request in requests
-    ]
+    result = []
+    for request in requests:
+        now = saved.get(request.answer, SavedCell()).comment or ""
+        before = known.get((request.function, request.text), now)
+        result.append(replace(request, before=before))
+    return result

@@ -135,13 +135,6 @@ class Outcome:
     requests: list[Request] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def pending(self) -> float:
-        """The pending points: they wait for a machine that can run their checks, or for a
-        person.
-        """
-        return _pending(self.cells)
-
 
 @dataclass(frozen=True)
 class Deadline:
@@ -264,11 +257,12 @@ class Saved:
         gradebook, or at a reveal.
         """
         parts = dataclasses.asdict(self)
-        # The names that pages were made from first: with others, all of them would be made again.
+        # The names in the digests of all pages so far: with others, all would be made again.
         parts["standing"] = parts.pop("submission_score")
         for cell in parts["cells"].values():
             cell["manual"] = cell.pop("has_manual_score")
-        if self.disclosure is None:  # so that a page from before there were any is still up to date
+        # So that a page from before there were disclosures is still up to date.
+        if self.disclosure is None:
             del parts["disclosure"]
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -307,7 +301,7 @@ class Record:
         """The pending points: they wait for a machine that can run their checks, or for a
         person.
         """
-        return _pending(self.cells)
+        return round(sum(cell.pending for cell in self.cells.values()), 4)
 
     def waits_for(self) -> list[str]:
         """Return what its pending points need of a machine, as checks name it."""
@@ -319,14 +313,11 @@ class Record:
         """
         requests = [request.with_reply(saved.cells) for request in self.requests]
         return dataclasses.replace(
-            self.with_manual_points(saved.cells), requests=requests, **vars(saved.submission_score)
+            self,
+            cells=with_manual_points(self.cells, saved.cells),
+            requests=requests,
+            **vars(saved.submission_score),
         )
-
-    def with_manual_points(self, saved: Mapping[str, SavedCell]) -> "Record":
-        """Return this record with the points that a person gave, by cell; these cells have no
-        pending points.
-        """
-        return dataclasses.replace(self, cells=with_manual_points(self.cells, saved))
 
 
 def with_manual_points(
@@ -344,7 +335,3 @@ def with_manual_points(
             cell = dataclasses.replace(cell, manual_points=None)
         results[name] = dataclasses.replace(cell, waits=now.waits)
     return results
-
-
-def _pending(cells: dict[str, CellResult]) -> float:
-    return round(sum(cell.pending for cell in cells.values()), 4)

@@ -30,16 +30,18 @@ from typing import Any, Protocol
 
 from autograder.course import cores, imports
 from autograder.course.config import UserError
+from autograder.grading.memory_limit import limit_memory
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 
 MOST_EXTRA_MEMORY = 1500 << 20
 """Memory that a guest can make a judge use, beyond its initial memory."""
-EXIT_SECONDS = 5
 MOST_EXTRA_WITH_GPU = 16 << 30
 """The same if checks may put tensors on a GPU: CUDA reserves gigabytes of addresses that it does
 not fill.
 """
+EXIT_SECONDS = 5
+"""How long a worker's process may still be there after its pipe has ended."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Local:
         ahead: int = AHEAD,
     ):
         self.worker_config, self.pool, self.ahead = worker_config, pool, ahead
+        # Not "fork": a copy of this process would share its connection to the gradebook.
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
         self.answers: deque[tuple[Job, Any]] = deque()
@@ -166,6 +169,7 @@ class Local:
         return self.answers.popleft()
 
     def _wait(self, seconds: float | None) -> None:
+        # A worker that died without a job is noticed as soon as it has one: its pipe has ended.
         pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
         for pipe in multiprocessing.connection.wait(list(pipes), seconds):
             self._receive(pipes[pipe])  # type: ignore[index]
@@ -187,7 +191,7 @@ class Local:
     def _replace(self, worker: _Process) -> None:
         """Replace a worker that died; only the job that it was running can have killed it."""
         worker.process.join(EXIT_SECONDS)  # its pipe may end a little before it does
-        overran = worker.process.exitcode == -getattr(signal, "SIGXCPU", 0)
+        overran = hasattr(signal, "SIGXCPU") and worker.process.exitcode == -signal.SIGXCPU
         _end(worker)
         died = (
             JudgeOverran("the judge computed for too long")
@@ -208,6 +212,7 @@ class Local:
             target=_serve, args=(worker_end, self.worker_config, channel, core), daemon=True
         )
         process.start()
+        # The process has its own copies. As long as this end was open, the pipe could not end.
         worker_end.close()
         if channel:
             channel.close()
@@ -227,6 +232,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
     if not hasattr(os, "fork"):
         return
     modules = ["autograder.grading.forkserver_preload"]
+    # torch takes seconds to load, and many exercises do without it.
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
             with contextlib.suppress(OSError, SyntaxError):  # the worker gives a better message
@@ -252,6 +258,7 @@ def deaf() -> Iterator[None]:
     """Start processes that ignore Ctrl-C: this process ends them, and they print nothing about
     it.
     """
+    # Python lets only the main thread set what a signal does.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -269,21 +276,24 @@ def _serve(
     core: int | None,
 ) -> None:
     """Be a worker, on one core or on any: answer jobs until the other end is gone."""
+    # Imported here, because the process that only distributes jobs needs none of it.
     from autograder.grading.judge import Judge
     from autograder.grading.worker import Worker
     from autograder.sandbox.guests import Channel
 
+    # A terminal sends Ctrl-C to all its processes; the parent ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if core is not None:
         cores.keep_to(core)
     # torch's threads for a GPU would keep this process from being forked
     if not worker_config.uses_gpu():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    _bound_memory(MOST_EXTRA_WITH_GPU if worker_config.uses_gpu() else MOST_EXTRA_MEMORY)
+    limit_memory(MOST_EXTRA_WITH_GPU if worker_config.uses_gpu() else MOST_EXTRA_MEMORY)
     Judge.expendable = sys.platform == "linux"
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
     worker = Worker(worker_config, Channel(channel, worker_config.limits) if channel else None)
+    # All that is loaded now lives as long as this process: no later collection looks at it again.
     gc.collect()
     gc.freeze()
     while True:
@@ -310,19 +320,3 @@ def _receive_jobs(
             jobs.put(pipe.recv())
         except (EOFError, OSError):
             os._exit(1)
-
-
-def _bound_memory(extra: int) -> None:
-    """Limit the memory, so that computations for a guest raise a MemoryError instead of stopping
-    the machine.
-    """
-    if sys.platform != "linux":
-        return
-    import resource
-
-    status = Path("/proc/self/status").read_text().splitlines()
-    used = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmData:")), 0)
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    soft = used + extra
-    soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

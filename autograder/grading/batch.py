@@ -52,7 +52,9 @@ from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
 
 TRIES = 3
+"""How often a submission is given to a worker, if each time the worker's process dies."""
 MOST_COMMENT = 5000
+"""Characters of the automatic comment in the gradebook."""
 DIED = "the grading process crashed {tries} times"
 REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
@@ -96,7 +98,7 @@ class _Task:
     tries: int = 0
     overran: bool = False
     method: str = ""
-    prints: Fingerprints | None = None
+    fingerprints: Fingerprints | None = None
     submitted: str = ""
 
     def lighten(self) -> None:
@@ -137,12 +139,13 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
+        # By exercise, read once for a class: the release's fingerprint, and where requests may be.
         self.versions: dict[str, str] = {}
         self.request_cells: dict[str, dict[str, str]] = {}
         self.backend: Backend | None = None
         self.jobs: dict[int, _Task] = {}
         self.number = 0
-        self.page_count = 0
+        self.page_count = 0  # for a progress bar
 
     def run(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, Record, bool]]:
         """Grade these submissions, and make their pages.
@@ -154,7 +157,8 @@ class Batch:
             kept.
         """
         try:
-            by_work: dict[tuple[str, str], _Task] = {}  # the last one of each
+            # With `more`, a student's next hand-in may join: the second pass is for the last one.
+            by_work: dict[tuple[str, str], _Task] = {}
             for step, task in self._first_pass(submissions):
                 by_work[task.unit.student, task.unit.assignment] = task
                 assert task.record is not None
@@ -177,20 +181,10 @@ class Batch:
         Workers make pages before they grade others, and try again what one of them died of.
         """
         waiting, retries, pages = deque(submissions), deque[_Task](), deque[_Task]()
+        # One answer is taken in each round, after workers have as many jobs as they take.
         while waiting or retries or pages or self.jobs:
-            while pages and self._has_room():
-                yield from self._begin_page(pages.popleft())
-            while retries and self._has_room():
-                task = retries.popleft()
-                self._submit("stopped" if task.overran else "grade", task, (task.unit,))
-            while waiting and not retries and self._has_room():
-                task = self._start_task(waiting.popleft())
-                if task.kept:
-                    self._log(task)
-                    task.lighten()
-                    yield from self._with_grade(task, pages)
-                else:
-                    self._submit("grade", task, (task.unit,))
+            yield from self._fill_workers(waiting, retries, pages)
+            # Nothing is under way: so far, all submissions have kept their grades.
             if not self.jobs:
                 continue
             if self.options.more:
@@ -216,12 +210,34 @@ class Batch:
             task.lighten()
             yield from self._with_grade(task, pages)
 
+    def _fill_workers(
+        self, waiting: deque[Submission], retries: deque[_Task], pages: deque[_Task]
+    ) -> Iterator[tuple[str, _Task]]:
+        """Give workers jobs while they have room; yield what is done without one: a grade that is
+        kept, or a page.
+        """
+        while pages and self._has_room():
+            yield from self._begin_page(pages.popleft())
+        while retries and self._has_room():
+            task = retries.popleft()
+            self._submit("stopped" if task.overran else "grade", task, (task.unit,))
+        # Each submission is read only when there is room for it: a class may not fit in memory.
+        while waiting and not retries and self._has_room():
+            task = self._start_task(waiting.popleft())
+            if task.kept:
+                self._log(task)
+                task.lighten()
+                yield from self._with_grade(task, pages)
+            else:
+                self._submit("grade", task, (task.unit,))
+
     def _with_grade(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
         """Yield the task of a submission that has a grade; with early pages, also as one that has
         its page, or add it to those that need one.
         """
         yield "graded", task
         if self.options.early:
+            self._prepare_page(task)
             if self._needs_page(task):
                 pages.append(task)
             else:
@@ -240,10 +256,12 @@ class Batch:
         What a worker died of is tried up to `TRIES` times; what kept the judge computing is not run
         again, but gets its grade as one that was stopped.
         """
-        if isinstance(answer, JudgeOverran):  # which is a `WorkerDied`, too
-            if task.overran:  # even without running anything: it cannot be read
+        if isinstance(answer, JudgeOverran):
+            # The second time, nothing of it was run: reading it takes too long.
+            if task.overran:
                 return worker.malformed(_released(task), task.unit, Message(TOO_LONG_TO_READ))
             task.overran, task.tries = True, 0
+        # `JudgeOverran` is one as well: the next job is then "stopped", which runs nothing.
         if isinstance(answer, WorkerDied) and task.tries < TRIES:
             return None
         if isinstance(answer, WorkerDied):
@@ -262,13 +280,14 @@ class Batch:
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
+        # A submission that is graded again keeps its seed: the same work gets the same points.
         unit.seed, unit.guest_seed = self.seeds.for_submission(
             unit.assignment, unit.digest, self._seed_of_grade(unit)
         )
         if self.options.redraw:
             unit.seed = seeds.fresh_seed()
         if unit.assignment in self.seeds.revealed:
-            task.prints = fingerprints(unit)
+            task.fingerprints = fingerprints(unit)
         return task
 
     def _keep_work(self, unit: Unit) -> None:
@@ -299,6 +318,7 @@ class Batch:
         in the gradebook.
         """
         record = record_of(self.course, submission.student, submission.exercise.name)
+        # What our own fault left without a grade is tried again in each run.
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
         if (record.submission_digest, record.release_digest) != (
@@ -306,10 +326,12 @@ class Batch:
             self._version(submission.exercise),
         ):
             return None, None
+        # The due date or a manual grade may be new, and the penalty and the comment follow from it.
         with self.timer("database"):
             now = self.writer.saved(
                 submission.exercise.name, submission.student, functools.partial(_comment, record)
             )
+        # Someone has removed the submission from the gradebook.
         if now is None:
             return None, None
         record = self._with_current_requests(submission, unit, record, now).with_saved(now)
@@ -357,13 +379,13 @@ class Batch:
             paths = self.course.paths_of(unit.student, unit.assignment)
             for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
-            # a page of an earlier grade; the second pass makes the new one
+            # The page of an earlier grade; the second pass makes the new one.
             paths.page.unlink(missing_ok=True)
             if unit.stamp is not None:
                 files.write(paths.stamp, unit.stamp)
             else:
                 paths.stamp.unlink(missing_ok=True)
-            # for nbgrader's generate_feedback, which copies it from here
+            # For nbgrader's generate_feedback, which copies it from here.
             keep_text(paths.folder / SECRET, unit.secret)
             files.write(paths.notebook, outcome.notebook)
             files.write(paths.record, records.to_text(task.record))
@@ -419,24 +441,24 @@ class Batch:
         """Read late submissions again: what another one of the same student used of the free
         days is known now.
         """
-        for task in tasks:
-            if (
-                task.saved
-                and task.record
-                and task.saved.submission_score.seconds_late
-                and self.writer.has_free_days
-            ):
-                now = self.writer.saved(task.submission.exercise.name, task.submission.student)
-                if now:
-                    now.requests = task.saved.requests
-                    task.saved = now
-                    # in place: it was given out already
-                    vars(task.record).update(vars(task.record.with_saved(now)))
+        for task in tasks if self.writer.has_free_days else ():
+            if not (task.saved and task.record and task.saved.submission_score.seconds_late):
+                continue
+            now = self.writer.saved(task.submission.exercise.name, task.submission.student)
+            if now:
+                now.requests = task.saved.requests
+                task.saved = now
+                # In place, because `run` has yielded this very record already.
+                vars(task.record).update(vars(task.record.with_saved(now)))
 
     # The second pass.
 
     def _second_pass(self, tasks: list[_Task]) -> Iterator[_Task]:
-        waiting = deque(task for task in tasks if self._needs_page(task))
+        waiting = deque[_Task]()
+        for task in tasks:
+            self._prepare_page(task)
+            if self._needs_page(task):
+                waiting.append(task)
         self.page_count = len(waiting)
         while waiting or self.jobs:
             if waiting and self._has_room():
@@ -451,13 +473,22 @@ class Batch:
             else:
                 waiting.append(task)
 
+    def _prepare_page(self, task: _Task) -> None:
+        """Add what a page discloses of the draws, and write the exchange's files next to it."""
+        if task.saved and task.record and task.fingerprints:
+            task.saved.disclosure = disclosure(self.seeds, task.record, task.fingerprints)
+        self._write_exchange_files(task)
+        task.tries = 0  # those of grading do not count for the page
+
     def _needs_page(self, task: _Task) -> bool:
         """Tell whether a submission has no page that agrees with the gradebook."""
-        if task.saved and task.record and task.prints:
-            task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
-        self._for_exchange(task)
-        task.tries = 0
-        return task.saved is not None and not self._is_current(task, task.saved)
+        if task.saved is None:
+            return False
+        try:
+            with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
+                return made_of(page.read(MOST_HEAD)) != task.saved.digest()
+        except OSError:
+            return True
 
     def _store_page(self, task: _Task, answer: Any) -> bool:
         """Write a page from a worker's answer; return False if the worker died, and it is to be
@@ -477,7 +508,7 @@ class Batch:
             files.write(self._paths(task).page, answer)
         return True
 
-    def _for_exchange(self, task: _Task) -> None:
+    def _write_exchange_files(self, task: _Task) -> None:
         """Put the files for nbgrader's `release_feedback` where a page is, if the submission came
         by its exchange; remove those of an earlier one otherwise.
         """
@@ -485,14 +516,6 @@ class Batch:
         keep_text(graded.folder / SECRET, secret)
         keep_text(graded.pages / SECRET, secret)
         keep_text(graded.pages / STAMP, task.submitted if secret else "")
-
-    def _is_current(self, task: _Task, saved: Saved) -> bool:
-        """Tell whether a submission has a page that agrees with the gradebook."""
-        try:
-            with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
-                return made_of(page.read(MOST_HEAD)) == saved.digest()
-        except OSError:
-            return False
 
     def _submit_or_make_page(self, task: _Task) -> Any:
         """Give a page to a worker and return None; if no worker runs, return the page, or the
@@ -504,7 +527,7 @@ class Batch:
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
-        # Nothing was graded: no worker is started only for pages, unless workers stay.
+        # Nothing was graded: no worker is started only for pages, unless workers stay (`watch`).
         if self.backend is None and not self.options.early:
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
@@ -575,7 +598,7 @@ def _unchanged(path: Path, outcome: Outcome) -> set[str]:
         return set()
     try:
         before = _answers(path.read_text(encoding="utf-8"))
-    # none, or someone changed it
+    # There is none, or someone has changed it.
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
     now = _answers(outcome.notebook)
@@ -637,6 +660,7 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     stamp = read_text(paths.stamp)
     secret = read_text(paths.folder / SECRET)
     before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
+    # Someone who submits again does so later: what has an earlier time is other work.
     if stamp is None or before is None or now is None or now < before:
         return False
     with_secret = {**unit.files, SECRET: (secret or "").encode()}

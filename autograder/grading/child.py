@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autograder.grading.stand_ins import at_most_more
+from autograder.grading.memory_limit import at_most_more
 from autograder.sandbox.inside import wire
 
 HEAD = struct.Struct("!BdQ")
@@ -76,6 +76,7 @@ class Child:
         parent = os.getpid()
         self.pid = os.fork()
         if not self.pid:
+            # The child must never return into the judge's code, whatever happens.
             try:
                 with at_most_more(memory):
                     _serve(child_end, answer, parent)
@@ -83,6 +84,7 @@ class Child:
                 os._exit(1)
         child_end.close()
         self.connection = parent_end
+        # Not a method: it also runs when a judge is dropped, and at the end of Python.
         self.close = weakref.finalize(self, _end, self.pid, parent_end)
 
     def is_there(self) -> bool:
@@ -129,6 +131,7 @@ class Child:
                     raise ConnectionResetError
                 view = view[count:]
                 continue
+            # A judge that was stopped meanwhile has not waited for so long.
             idle += min(time.monotonic() - start, 2 * WAIT_SECONDS)
             computed = self._cpu_seconds() - begun
             if computed > seconds or idle - computed > MOST_IDLE:
@@ -137,6 +140,7 @@ class Child:
 
     def _cpu_seconds(self) -> float:
         """Return the CPU seconds of all threads of the process so far."""
+        # After the command's name in parentheses; utime and stime are then fields 11 and 12.
         fields = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
@@ -159,13 +163,15 @@ def _serve(
     import resource
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The judge may have ended before the kernel knew that this process has to end with it.
     if os.getppid() != parent:
         return
     gc.freeze()  # what was there before is the parent's: to look at it would copy its memory
+    # Ctrl-C ends the judge, and this process with it. `ask` limits its time.
     for number in (signal.SIGINT, signal.SIGPROF):
         signal.signal(number, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    # it lives longer than the check in which it was forked
+    # `killed_after` limits only the check in which it was forked, and it lives on after that.
     resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     _keep_only(connection.fileno())  # a guest's connection must end when the judge closes it
     torch = sys.modules.get("torch")

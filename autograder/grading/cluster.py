@@ -80,10 +80,9 @@ there.
 """
 KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_CANCELLED = (
-    asyncio.CancelledError,
-    concurrent.futures.CancelledError,
-)  # which one, Dask's release decides
+"""The first time that a zip archive can have. The same files make the same archive, and digest."""
+# Dask's release decides which one it raises.
+_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
 
 
 # In a Dask worker.
@@ -107,6 +106,7 @@ class Station:
         sent = CODEC.structure(
             json.loads((folder / WORKER_CONFIG).read_text(encoding="utf-8")), WorkerConfig
         )
+        # This machine's paths; the configuration was sent without any.
         sent = dataclasses.replace(sent, root=str(folder), hidden=hidden)
         self.worker_config = with_trial_results(sent)
         self.is_shut_down, self.used = False, time.monotonic()
@@ -117,6 +117,7 @@ class Station:
         self.pool = self.worker_config.pool() if sent.sandbox else None
         if self.pool:
             self.pool.start()
+        # One for each thread of the Dask worker, because `work` runs in all of them at once.
         self.all = [
             Local(1, self.worker_config, self.pool, [core])
             for core in each or cores.shared_out(jobs)
@@ -134,6 +135,7 @@ class Station:
         finally:
             self.used = time.monotonic()
             self.idle.put(local)
+            # `shut_down` closed only those that were idle then.
             if self.is_shut_down:
                 local.close()
 
@@ -158,6 +160,7 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
     """Do one job at the station of a digest; return the answer as JSON."""
     station = _stations.get(digest)
     answer = station.work(method, arguments) if station else None
+    # A station that was shut down meanwhile killed its workers: that is no answer.
     if station is None or station.is_shut_down:
         return json.dumps({"absent": True})
     return as_text(answer)
@@ -183,7 +186,9 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "versions": versions(),
+        # In a thread: Dask's event loop must go on to answer the scheduler.
         "lacks": await asyncio.to_thread(bubblewrap.missing) if sandbox else [],
+        # A GPU counts only if it is declared as a Dask resource: see `GPU`.
         "has": [need for need in machine.LACKS if need != "gpu" and machine.has(need)],
         "threads": dask_worker.state.nthreads,
     }
@@ -331,17 +336,17 @@ class Cluster:
     def __init__(self, address: str, warn: Callable[[str], None] = lambda line: None):
         self.address, self.warn, self.option = address, warn, f" --cluster {address}"
         self.workers: dict[str, _Worker] = {}
-        self.submitted: dict[str, tuple[Job, str, Any]] = {}
-        self.homeless: deque[Job] = deque()
-        self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.submitted: dict[str, tuple[Job, str, Any]] = {}  # job, address and future, by key
+        self.homeless: deque[Job] = deque()  # jobs of lost workers
+        self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()  # futures, from Dask's thread
         self.answers: deque[tuple[Job, Any]] = deque()
         self.archive, self.digest = b"", ""
         self.sandbox = False
-        self.on_gpus: set[str] = set()
+        self.on_gpus: set[str] = set()  # the exercises that go to workers with a GPU
         self.gpus_are_gone = False
         self.number = 0
         self.next_look = 0.0
-        self.scheduler = ""
+        self.scheduler = ""  # its id: another one may have the same address
         self.client: Any = None
         self.local_cluster: Any = None
         self.pin = False
@@ -377,6 +382,7 @@ class Cluster:
         """Return the configuration with a sandbox, if it is wanted; refuse workers that cannot
         have one.
         """
+        # Workers are asked again, because what they lack for a sandbox counts only now.
         self.sandbox = wanted
         if not wanted:
             warn(UNSANDBOXED.format(because=""))
@@ -430,6 +436,7 @@ class Cluster:
         job may need.
         """
         unit = job.arguments[0]
+        # They are gone since `free` was called; `result` submits the job when there is one.
         if not self.workers:
             self.homeless.append(job)
             return
@@ -450,6 +457,8 @@ class Cluster:
         )
         worker.jobs.append(job)
         self.number += 1
+        # Dask takes the highest priority first. With falling ones, a worker does its jobs in the
+        # order of `jobs`, and `_lost` knows which of them were running.
         try:
             future = self.client.submit(
                 work, self.digest, job.method, job.arguments, key=f"{self.client.id}-{self.number}",
@@ -457,7 +466,7 @@ class Cluster:
                 resources={GPU: 1} if gpu else None,
                 priority=-self.number, pure=False,
             )  # fmt: skip
-        # the client is closed, or its connection: the next look will say
+        # The client or its connection is closed; `_look` finds out which.
         except Exception as error:
             self.warn(text.line(str(error)))
             self._take_back(worker)
@@ -522,6 +531,7 @@ class Cluster:
                 self._take_back(worker)
                 return
             answer = _answer(reply)
+        # Dask gives up a job whose workers died several times.
         except KilledWorker:
             self._lost(worker)
             return
@@ -573,7 +583,7 @@ class Cluster:
         except Exception:
             self._reconnect()
             return
-        # another one at the same address: its workers ended with it
+        # Another scheduler at the same address: the workers of the earlier one ended with it.
         if known["id"] != self.scheduler:
             for worker in list(self.workers.values()):
                 self._take_back(worker)
@@ -617,6 +627,7 @@ class Cluster:
 
     def _equip(self, workers: dict[str, _Worker]) -> dict[str, _Worker]:
         """Let each of these workers make its station; return those that did."""
+        # First without the archive: a worker that has it from an earlier run need not get it again.
         replies = self._run(workers, equip, self.digest, None, self.pin)
         lacking = [
             address
@@ -699,8 +710,10 @@ class Cluster:
             count = _count(self.address)
             import dask
 
+            # As `cores.shared_out` decides it for a local run.
             self.pin = count >= cores.count()
             dask.config.set(LEANER)
+            # No limit of memory by Dask (0), which would end the whole worker: guests have theirs.
             with backends.deaf():
                 target = self.local_cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
@@ -794,4 +807,5 @@ def _quiet() -> None:
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    # A submission may have megabytes of pictures; they are sent once, to the worker that grades it.
     warnings.filterwarnings("ignore", "Sending large graph")

@@ -41,7 +41,7 @@ def copied_course(course: Course) -> Iterator[Course]:
         for record in course.autograded.glob("*/*/grade.json"):
             link = copied.autograded / record.relative_to(course.autograded)
             link.parent.mkdir(parents=True)
-            # a new record takes the link's place, and leaves what it leads to
+            # Records are replaced, never changed: a new one takes the place of the link.
             link.symlink_to(record)
         yield copied
 

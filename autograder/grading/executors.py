@@ -20,6 +20,7 @@ from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool
 from autograder.sanitize import text
 
+# Each answer is sent at once: a later trial may end the guest.
 TRIALS = """
 import json
 for what in {wanted}:
@@ -147,6 +148,7 @@ def with_trial_results(worker_config: WorkerConfig) -> WorkerConfig:
             ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]],
         )
         if faults["gpu"]:
+            # With this fault, `uses_gpu` is False: the rest is tried again below, without the GPU.
             faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
             worker_config = dataclasses.replace(worker_config, faults=tuple(faults.items()))
     else:
@@ -177,6 +179,7 @@ def _trials(worker_config: WorkerConfig, wanted: Sequence[str]) -> dict[str, str
     """Let a guest try all these; return for each why it does not work there, or "" if it does."""
     outputs: list[dict[str, Any]] = []
     guests = worker_config.bare_guests()
+    # As text: a guest cannot import `kernels`, because only `sandbox/inside` is there.
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
     fault = "it ended without answering"
     try:

@@ -23,7 +23,7 @@ from autograder.checking.diagnosis import outcome_if_alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
 from autograder.course import seeds
-from autograder.course.cells import OUTCOME_ID, Cell, Notebook
+from autograder.course.cells import OUTCOME_ID, Cell, Notebook, is_code
 from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
 from autograder.grades import records
@@ -41,6 +41,7 @@ MOST_NUMBERS = 150
 """The most numbers of an array that is printed: enough for any matrix of two drawn sizes."""
 MOST_WIDTH = 120
 MOST_TEXT = 300
+STYLES = {Status.PASSED: "green", Status.FAILED: "red", Status.ADVICE: "cyan"}
 CHANGED = "The exercise has changed since then, so this may differ from the grade."
 CUT = (
     "The submission is no longer there; this shows the graded notebook, without the files next "
@@ -136,12 +137,10 @@ class Explaining(Judge):
                 if self.wanted in ("", subject, result.name)
             ]
             if explained:
-                names = (
-                    _parameters(self.released, subject, method)
-                    for method in ("__init__", "forward")
-                )
+                parameters = _parameters(self.released, subject, "__init__")
+                forward = _parameters(self.released, subject, "forward")
                 self.explanations.append(
-                    Explanation(checked.report, next(names), explained, next(names))
+                    Explanation(checked.report, parameters, explained, forward)
                 )
         return checked
 
@@ -149,6 +148,7 @@ class Explaining(Judge):
         self, result: Result, report: Report, checks: Any, guest: Guest
     ) -> CheckExplanation:
         explained = CheckExplanation(result)
+        # Nothing was called, or the guest that would be called is gone.
         if result.status in (Status.BLOCKED, Status.UNVERIFIED) or guest.ended:
             return explained
         check = next(
@@ -177,27 +177,31 @@ class Explaining(Judge):
         return explained
 
 
-def _parameters(released: Notebook, subject: str, method: str = "__init__") -> list[str]:
+def _parameters(released: Notebook, subject: str, method: str) -> list[str]:
     """Return the names of a function's parameters, as the released notebook defines it; of a
     class, a method's.
     """
-    for cell in released.cells:
-        with contextlib.suppress(SyntaxError):
-            for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
-                if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    methods = [
-                        part
-                        for part in node.body
-                        if isinstance(part, ast.FunctionDef) and part.name == method
-                    ]
-                    maker = methods[0] if isinstance(node, ast.ClassDef) and methods else node
-                    if isinstance(maker, ast.FunctionDef):
-                        return [
-                            parameter.arg
-                            for parameter in maker.args.args
-                            if parameter.arg != "self"
-                        ]
+    # Not the student's notebook: the released stubs name the parameters as the checks mean them.
+    for cell in filter(is_code, released.cells):
+        try:
+            tree = ast.parse(cell.source)
+        except SyntaxError:  # a magic
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
+                function = node if isinstance(node, ast.FunctionDef) else _method(node, method)
+                if function is not None:
+                    names = [parameter.arg for parameter in function.args.args]
+                    return [name for name in names if name != "self"]
     return []
+
+
+def _method(definition: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    """Return a method of a class, or None."""
+    for part in definition.body:
+        if isinstance(part, ast.FunctionDef) and part.name == name:
+            return part
+    return None
 
 
 class Explainer:
@@ -253,6 +257,7 @@ class Explainer:
         self.exercise = self.single.exercise
         if record is not None:
             self._as_graded(course, record, seed)
+        # The worker grades as ever, with another judge.
         judges = self.single.worker.judges
         released = self.single.worker.released[self.exercise.name][""]
         self.judge = Explaining(judges[self.exercise.name], released, wanted)
@@ -267,6 +272,7 @@ class Explainer:
         else:
             unit.files, unit.notes = {}, []
             self.notes.append(CUT)
+            # The grader's own cell is no part of what was submitted.
             raw = json.loads(unit.data or b"{}")
             raw["cells"] = [cell for cell in raw.get("cells", []) if cell.get("id") != OUTCOME_ID]
             unit.data = json.dumps(raw).encode()
@@ -352,25 +358,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
     yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
     for explained in explanation.checks:
         result = explained.result
-        style = {Status.PASSED: "green", Status.FAILED: "red", Status.ADVICE: "cyan"}.get(
-            result.status, "dim"
-        )
-        yield f"  {result.status}  {result.name}", style
+        yield f"  {result.status}  {result.name}", STYLES.get(result.status, "dim")
         yield f"    {text.line(str(result.title))}", ""
         if result.message:
             yield f"    {text.line(str(result.message))}", ""
-        calls = explained.calls if whole else explained.calls[:MOST_CALLS]
-        for number, call in enumerate(calls, 1):
-            method = f": {call.method}" if call.method else ""
-            yield from _of_call(
-                explanation, call, f"call {number} of {len(explained.calls)}{method}"
-            )
-        if len(explained.calls) > len(calls):
-            yield (
-                f"    … and {len(explained.calls) - len(calls)} more; --check {result.name} "
-                "shows all",
-                "dim",
-            )
+        yield from _of_calls(explanation, explained, whole)
         if explained.failure is not None and explained.failure.expected is not None:
             yield "    compared", "bold"
             if result.where:
@@ -384,6 +376,19 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield f"    {len(answers)} listed wrong answers do the same here and also pass", "dim"
         elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
+
+
+def _of_calls(
+    explanation: Explanation, explained: CheckExplanation, whole: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the first calls of a check, or all of them, and how many are not shown."""
+    count = len(explained.calls)
+    shown = count if whole else min(count, MOST_CALLS)
+    for number, call in enumerate(explained.calls[:shown], 1):
+        method = f": {call.method}" if call.method else ""
+        yield from _of_call(explanation, call, f"call {number} of {count}{method}")
+    if count > shown:
+        yield f"    … and {count - shown} more; --check {explained.result.name} shows all", "dim"
 
 
 def _of_call(

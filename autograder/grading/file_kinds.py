@@ -28,20 +28,21 @@ SIGNATURES = {
     b"\xff\xd8\xff": "an image",
 }
 """The first bytes of other files submitted under a notebook's name, and their kinds."""
-MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
+CONFLICT_MARKER = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
 """The lines that Git puts into a file of which two versions disagree."""
-MARK_IN_JSON = re.compile(r"^[ \t]*(<{7}|\|{7}|={7}|>{7})(?=[ \r]|$)", re.MULTILINE)
+CONFLICT_MARKER_IN_JSON = re.compile(r"^[ \t]*(<{7}|\|{7}|={7}|>{7})(?=[ \r]|$)", re.MULTILINE)
 """The same, also indented or left over: no line of JSON begins like this."""
 
 ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
 SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
-"""The marks of one exercise in the bytes of a notebook: cell ids, and the functions that its
+"""What identifies an exercise in the bytes of a notebook: cell ids, and the functions that its
 checks run.
 """
 
-MOST_MARKS = 100_000
+MOST_FEATURES = 100_000
 """Ids and subjects that are looked for in one notebook."""
 Features = tuple[frozenset[bytes], frozenset[bytes]]
+"""The cell ids, and the functions that checks run, in a notebook."""
 
 
 def encoding_of(data: bytes) -> str:
@@ -52,11 +53,12 @@ def encoding_of(data: bytes) -> str:
         return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    # Only in front of an object does the pattern of zeros say what the encoding is.
     detected = json.detect_encoding(data[:4]) if data[:1] in (b"{", b"\0") else "utf-8"
     return "utf-8-sig" if detected == "utf-8" else detected
 
 
-def read_as(data: bytes | None, name: str) -> list[Message]:
+def encoding_notes(data: bytes | None, name: str) -> list[Message]:
     """Return a sentence on how a notebook is saved, where that is not as it should be; it is
     read all the same.
     """
@@ -68,7 +70,7 @@ def read_as(data: bytes | None, name: str) -> list[Message]:
     )
 
 
-def no_text(data: bytes, name: str) -> Message:
+def not_text_message(data: bytes, name: str) -> Message:
     """Return what a file that is not text really is, and what to do about it."""
     if data.startswith(b"PK\x03\x04"):
         return Message(ZIP, name=name)
@@ -80,7 +82,7 @@ def no_text(data: bytes, name: str) -> Message:
     return Message("{name} is not UTF-8 text.", name=name)
 
 
-def no_json(decoded: str, name: str, line: int) -> Message:
+def not_json_message(decoded: str, name: str, line: int) -> Message:
     """Return what a text that is not a notebook really is, and what to do about it."""
     start = decoded[:200].lstrip().lower()
     if start.startswith(("<!doctype", "<html", "<?xml")):
@@ -89,9 +91,9 @@ def no_json(decoded: str, name: str, line: int) -> Message:
         return Message(ZIP, name=name)
     if start.startswith("%pdf"):
         return Message(OTHER_FILE, name=name, kind=Message(SIGNATURES[b"%PDF"]))
-    conflict = (
-        MARK_IN_JSON.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<", "=", ">") else None
-    )
+    # Only if it begins like JSON or with a marker: other texts underline their headings like this.
+    may_have_markers = decoded[:200].lstrip()[:1] in ("{", "<", "=", ">")
+    conflict = CONFLICT_MARKER_IN_JSON.search(decoded) if may_have_markers else None
     if conflict:
         first = decoded.count("\n", 0, conflict.start()) + 1
         return Message(CONFLICT, name=name, line=first, mark=conflict[1])
@@ -104,13 +106,14 @@ def features(data: bytes, wanted: Features | None = None) -> Features:
     """Return the ids and subjects in a notebook, of those `wanted`: it only searches bytes, and
     trusts nothing.
     """
+    # Without its zeros, the ASCII in UTF-16 and UTF-32 is plain ASCII.
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
-    marks = []
+    found = []
     for kind, pattern in enumerate((ID, SUBJECT)):
-        first_ones = itertools.islice(pattern.finditer(plain), MOST_MARKS)
-        values = (match[1] for match in first_ones)
-        marks.append(frozenset(mark for mark in values if wanted is None or mark in wanted[kind]))
-    return marks[0], marks[1]
+        matches = itertools.islice(pattern.finditer(plain), MOST_FEATURES)
+        values = (match[1] for match in matches)
+        found.append(frozenset(values) if wanted is None else wanted[kind].intersection(values))
+    return found[0], found[1]
 
 
 def identify_exercise(data: bytes, known: dict[str, Features], name: str = "") -> str:
@@ -121,18 +124,20 @@ def identify_exercise(data: bytes, known: dict[str, Features], name: str = "") -
     there, and most of another one is.
     """
     wanted = (
-        frozenset().union(*(marks[0] for marks in known.values())),
-        frozenset().union(*(marks[1] for marks in known.values())),
+        frozenset().union(*(ids for ids, _ in known.values())),
+        frozenset().union(*(subjects for _, subjects in known.values())),
     )
     present = features(data, wanted)
     shares = dict.fromkeys(known, 0.0)
-    for exercise, marks in known.items():
-        others = [other_marks for other, other_marks in known.items() if other != exercise]
-        for at in (0, 1):
-            alone = marks[at].difference(*(other_marks[at] for other_marks in others))
-            shares[exercise] = max(shares[exercise], len(present[at] & alone) / max(len(alone), 1))
+    for exercise, of_exercise in known.items():
+        others = [of_other for other, of_other in known.items() if other != exercise]
+        # The larger share counts: an editor may have removed all ids, or a student the checks.
+        for kind in (0, 1):
+            unique = of_exercise[kind].difference(*(of_other[kind] for of_other in others))
+            share = len(present[kind] & unique) / max(len(unique), 1)
+            shares[exercise] = max(shares[exercise], share)
     ranked = sorted(((share, exercise) for exercise, share in shares.items()), reverse=True)
-    ranked += [(0.0, "")] * 2
+    ranked += [(0.0, "")] * 2  # a course may have one exercise, or none
     (most, best), (second, _) = ranked[:2]
     if name:
         return best if name in known and shares[name] < 0.25 and most > 0.5 else name
@@ -149,6 +154,7 @@ def known_features(root: Path) -> dict[str, Features]:
     return {path.stem: _features_of(path, path.stat().st_mtime_ns) for path in paths}
 
 
+# `written` only identifies the version of the file: a release may write it again.
 @functools.lru_cache(200)
 def _features_of(path: Path, written: int) -> Features:
     return features(path.read_bytes())

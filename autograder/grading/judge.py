@@ -44,6 +44,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
+"""Characters of one output that a guest sends during a check, or of an error's text."""
 MOST_CODE = 200_000
 """Characters of a notebook's code of which the judge makes a tree: a thousand times as many
 bytes.
@@ -75,6 +76,7 @@ class Names(dict[str, Any]):
         self.notebook = notebook
 
     def __missing__(self, name: str) -> Any:
+        # After a KeyError, Python looks among its builtins: a guest cannot replace them here.
         if hasattr(builtins, name):
             raise KeyError(name)
         return self.notebook.find(name)
@@ -84,14 +86,17 @@ class Judge:
     """Runs the check cells of one submission at a time; the place where their checks run, as
     `checking` asks of it.
 
-    `ran` are the cells that have run in guests.
-
     Parameters
     ----------
     exercise : Exercise
         Its released folder holds the checks.
     limits : Limits
         `judge_seconds` bounds what one check cell may make the judge compute.
+
+    Attributes
+    ----------
+    cells_run : list of Ran
+        The student's cells that have run in guests so far.
     """
 
     expendable = False
@@ -111,9 +116,9 @@ class Judge:
             self._printed_by_guest, clock or PhaseTimer(), self.course_answers
         )
         self.names = Names(self.notebook)
-        self.ran: list[Ran] = []
+        self.cells_run: list[Ran] = []
         self.printed = io.StringIO()
-        self.room = 0
+        self.output_room = 0  # how many more characters the present check may print
         self.checked = Checked()
 
     def load(self) -> None:
@@ -135,7 +140,7 @@ class Judge:
         CourseCheckError
             If the checks themselves are at fault.
         """
-        self.notebook.guest, self.room = guest, self.limits.output_kb << 10
+        self.notebook.guest, self.output_room = guest, self.limits.output_kb << 10
         self.notebook.begin_check()
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
@@ -146,6 +151,7 @@ class Judge:
         except Ended as error:
             self._print(str(Message("This check stopped: {reason}", reason=error.message)))
         except Exception as error:
+            # An error of the check cell itself; the same error in a student's function is not.
             if isinstance(error, (ImportError, SyntaxError)) and not getattr(
                 error, "from_guest", False
             ):
@@ -164,9 +170,10 @@ class Judge:
         with contextlib.ExitStack() as stack:
             stack.enter_context(checking.use_host(self))
             stack.enter_context(contextlib.redirect_stdout(self.printed))
+            # Wrong results may divide by zero or overflow here: that is for the check to say.
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
-            stack.enter_context(_at_most(self.limits.judge_seconds, guest))
+            stack.enter_context(_interrupted_after(self.limits.judge_seconds, guest))
             if self.expendable:
                 stack.enter_context(killed_after(self.limits.judge_seconds))
             warnings.simplefilter("ignore")
@@ -178,15 +185,13 @@ class Judge:
         """Remember a cell that has run: a later check may miss what it was to define, or look at
         its text.
         """
-        errors = [output for output in cell.outputs if output.output_type == "error"]
-        kind_and_text = (
-            [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")]
-            if errors
-            else []
-        )
-        self.ran.append(
-            Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text)
-        )
+        kind = error = ""
+        for output in cell.outputs:
+            if output.output_type == "error":  # the last one counts
+                kind = text.line(output.ename, MOST_ERROR)
+                error = text.line(output.evalue, MOST_ERROR)
+        name = text.line(grade_id(cell) or cell.id, MOST_ERROR)
+        self.cells_run.append(Ran(name, cell.source, kind, error))
 
     # What `checking` asks of the place where it runs.
 
@@ -198,7 +203,7 @@ class Judge:
         """Return why the guest does not have a name: the error or the magic of the cell that was
         to define it.
         """
-        return why_undefined(name, self.ran)
+        return why_undefined(name, self.cells_run)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Replace these names with the course's answers within the context; yield those that
@@ -210,21 +215,22 @@ class Judge:
         """Return what defines a name in the cells that ran, and what that uses; None if it
         cannot be known.
         """
-        if not self.ran:
+        if not self.cells_run:
             return None
         trees, room = [], MOST_CODE
-        for cell in self.ran:
+        for cell in self.cells_run:
             room -= len(cell.source)
             if room < 0:
                 break
-            # it has defined nothing
+            # A cell that is no Python has defined nothing. A magic becomes `pass`, so that a block
+            # that has only this line is still one.
             with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                 trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
         return definitions(trees, name)
 
     def show(self, report: Report) -> None:
         """Keep a report for the graded notebook."""
-        self._flush()
+        self._flush()  # what was printed before the report stays above it
         self.checked.report = report
         bundle = {
             "text/plain": show.text(report),
@@ -236,9 +242,11 @@ class Judge:
     # Outputs.
 
     def _printed_by_guest(self, output: Any) -> None:
-        if isinstance(output, dict) and output.get("output_type") == "stream" and self.room > 0:
-            piece = text.block(str(output.get("text")), min(self.room, MOST_PIECE))
-            self.room -= len(piece)
+        if not isinstance(output, dict) or output.get("output_type") != "stream":
+            return
+        if self.output_room > 0:
+            piece = text.block(str(output.get("text")), min(self.output_room, MOST_PIECE))
+            self.output_room -= len(piece)
             self.printed.write(piece)
 
     def _print(self, line: str) -> None:
@@ -255,7 +263,7 @@ class Judge:
 
 
 @contextlib.contextmanager
-def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
+def _interrupted_after(seconds: float, guest: Guest) -> Iterator[None]:
     """Bound what a guest can make the judge compute: beyond it, the guest is ended and the check is
     interrupted.
 
@@ -286,11 +294,12 @@ def killed_after(seconds: float) -> Iterator[None]:
     """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many
     seconds.
 
-    `_at_most` has then tried to interrupt a judge, which works between two steps of Python, but not
-    in one call of NumPy, or of a regular expression.
+    `_interrupted_after` has then tried to interrupt a judge, which works between two steps of
+    Python, but not in one call of NumPy, or of a regular expression.
     """
     import resource
 
+    # The kernel counts whole seconds, from the start of the process.
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     most = math.ceil(time.process_time() + 2 * seconds)
     resource.setrlimit(
@@ -312,7 +321,7 @@ def _read_checks_from(released: Path) -> None:
     """
     global _current
     folder = str(released)
-    # somebody else's, such as those that an author's tools have loaded
+    # Modules of these names from elsewhere, such as those that an author's tools have loaded.
     for name in imports.EXERCISE:
         if name in sys.modules and not any(
             _is_in(sys.modules[name], known) for known in (folder, _current)
@@ -344,6 +353,7 @@ def _below(path: str, folder: str) -> bool:
 @functools.lru_cache(1000)
 def _parsed(source: str, name: str) -> tuple[types.CodeType, types.CodeType | None]:
     """Return a cell's code: all of it but a last expression, and that expression."""
+    # As in Jupyter, a semicolon at the end hides the value; the cell then only asserts.
     tree = imports.parsed(source)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";"):
@@ -359,6 +369,7 @@ def _points(value: Any, most: float) -> float:
     """
     if value is None or value is True:
         return most
+    # Another value than a number, such as a text, was only to be shown.
     try:
         points = float(value)
     except (TypeError, ValueError):
@@ -372,6 +383,7 @@ def _message_of(error: Exception, name: str) -> Message:
     """Return the message to the student about an exception in a check cell: the error, and its
     line.
     """
+    # The last frame in the cell itself: deeper ones are in the checks or in a library.
     line_number = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:

@@ -37,6 +37,7 @@ class MissingPackageNotes:
     def add(self, cell: Cell, entries: Any) -> None:
         """Take a guest's entries on a cell that it ran; what no honest guest sends is left out."""
         name = text.line(grade_id(cell) or cell.id, MOST_NAME)
+        # Without blanks, quotes and brackets: the guest sends a statement as Python writes it.
         code = cell.source[:MOST_CODE].translate(BESIDE_CODE) if entries else ""
         for entry in entries[:MOST_ENTRIES] if isinstance(entries, list) else ():
             if not (
@@ -45,6 +46,7 @@ class MissingPackageNotes:
                 and all(isinstance(part, str) for part in entry)
             ):
                 continue
+            # One character more than is shown, so that `_cut` knows that there is more.
             package, statement = (part[: MOST_NAME + 1] for part in entry)
             if package:
                 self._add_package(package, name, cell.source)
@@ -65,7 +67,8 @@ class MissingPackageNotes:
 
     def _add_package(self, package: str, cell: str, source: str = "") -> None:
         """Enter a package that a cell lacks, unless it is here, or that is no name."""
-        if package == "google" and (whole := GOOGLE.search(source)):  # the folder of many packages
+        # Many packages share the folder `google`: the note names the one that the cell imports.
+        if package == "google" and (whole := GOOGLE.search(source)):
             package = whole[0]
         known = _cut(package) in self.packages
         if known or (len(self.packages) < MOST_NOTES and _is_lacking(package)):

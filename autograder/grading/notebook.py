@@ -80,24 +80,7 @@ def parse(data: bytes, name: str) -> Notebook:
     Malformed
         If it is not a notebook; the message calls it `name`.
     """
-    if not data:
-        raise Malformed(Message("{name} is empty.", name=name))
-    try:
-        decoded = data.decode(file_kinds.encoding_of(data))
-    except UnicodeDecodeError:
-        raise Malformed(file_kinds.no_text(data, name)) from None
-    try:
-        raw = json.loads(decoded)
-    except json.JSONDecodeError as error:
-        raise Malformed(file_kinds.no_json(decoded, name, error.lineno)) from None
-    except (ValueError, RecursionError):
-        raise Malformed(
-            Message("{name} is not a notebook: it is not valid JSON.", name=name)
-        ) from None
-    except MemoryError:
-        raise Malformed(
-            Message("{name} is not a notebook: its data do not fit into memory.", name=name)
-        ) from None
+    decoded, raw = _decoded(data, name)
     try:
         if raw.get("nbformat") != FORMAT:
             raw = nbformat.convert(nbformat.reader.reads(decoded), FORMAT)
@@ -119,6 +102,28 @@ def parse(data: bytes, name: str) -> Notebook:
         reason = text.line(str(error), 200)
         raise Malformed(
             Message(sentence, name=name, kind=type(error).__name__, reason=reason)
+        ) from None
+
+
+def _decoded(data: bytes, name: str) -> tuple[str, Any]:
+    """Return the text of a file, and the JSON in it; raise `Malformed` if it has none."""
+    if not data:
+        raise Malformed(Message("{name} is empty.", name=name))
+    try:
+        decoded = data.decode(file_kinds.encoding_of(data))
+    except UnicodeDecodeError:
+        raise Malformed(file_kinds.not_text_message(data, name)) from None
+    try:
+        return decoded, json.loads(decoded)
+    except json.JSONDecodeError as error:
+        raise Malformed(file_kinds.not_json_message(decoded, name, error.lineno)) from None
+    except (ValueError, RecursionError):  # a number of too many digits, or brackets too deep
+        raise Malformed(
+            Message("{name} is not a notebook: it is not valid JSON.", name=name)
+        ) from None
+    except MemoryError:
+        raise Malformed(
+            Message("{name} is not a notebook: its data do not fit into memory.", name=name)
         ) from None
 
 
@@ -146,6 +151,7 @@ def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
     source = "".join(source) if isinstance(source, list) else source
     if not isinstance(source, str):
         raise ValueError("a cell without text")
+    # JSON may have half of a surrogate pair, which no file can be written with.
     cell: dict[str, Any] = {
         "cell_type": raw["cell_type"] if raw.get("cell_type") in CELL_TYPES else "raw",
         "source": source.encode("utf-8", "replace").decode("utf-8"),
@@ -184,6 +190,7 @@ def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
         return True
     if len(data) > MOST_GIVEN:
         return False
+    # An answer is in its own cell, or in an added one that defines one of the functions.
     answers = _given_answers(exercise.notebook, exercise.notebook.stat().st_mtime_ns)
     functions = {name for cell in answers.values() for name in defined_in(cell)}
     try:
@@ -202,6 +209,7 @@ def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
     return True
 
 
+# `written` only identifies the version of the file: a release may write it again.
 @functools.lru_cache(200)
 def _given_answers(path: Path, written: int) -> dict[str, Cell]:
     """Return the answer cells of a released notebook, as it was at a time, by grade id."""
@@ -244,14 +252,14 @@ def restore(
         altered code the lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
-    by_key, added = _sorted_out(submitted, released, result.repairs)
-    cells = [_plain(cell) for cell in added.pop(None, [])]
+    by_key, added = _matched(submitted, released, result.repairs)
+    cells = [_without_metadata(cell) for cell in added.pop(None, [])]
     for original in released.cells:
         key = _key(original)
         cells.append(_restored(original, by_key.get(key), result))
-        cells += [_plain(cell) for cell in added.pop(key, [])]
+        cells += [_without_metadata(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
-    result.repairs = _gathered(result.repairs)
+    result.repairs = _combined(result.repairs)
     result.repairs += own_cells.elsewhere(
         result.notebook.cells, result.as_released, released, beside or {}
     )
@@ -259,7 +267,7 @@ def restore(
     return result
 
 
-def _gathered(repairs: list[Message]) -> list[Message]:
+def _combined(repairs: list[Message]) -> list[Message]:
     """Combine the same repair of several cells into one sentence."""
     alike: dict[str, dict[str, Message]] = {}
     for message in repairs:
@@ -277,7 +285,7 @@ def _key(cell: Cell) -> str:
     return grade_id(cell) or cell.id
 
 
-def _sorted_out(
+def _matched(
     submitted: Notebook, released: Notebook, repairs: list[Message]
 ) -> tuple[dict[str, Cell], dict[str | None, list[Cell]]]:
     """Return the submitted cells by the released one that each is, and the added ones by the one
@@ -309,7 +317,7 @@ def _restored(original: Cell, submitted: Cell | None, result: Restored) -> Cell:
     if is_code(cell):
         cell.outputs, cell.execution_count = [], None
     if submitted is None:
-        # not for a skipped cell, which an older release may lack
+        # A skipped cell is restored without a word: an older release may lack it.
         if grade_id(cell) and not is_skipped(cell):
             result.repairs.append(
                 Message(TEXT_CHANGED if _decides_nothing(cell) else MISSING, cell=grade_id(cell))
@@ -346,6 +354,7 @@ def _was_released(cell: Cell) -> bool:
     It decides nothing: such a cell is replaced all the same. But it was not its student who changed
     it.
     """
+    # What nbgrader's `compute_checksum` takes, in its order.
     metadata = marks(cell)
     try:
         parts = [cell.source.replace("\r\n", "\n"), cell.cell_type]
@@ -377,6 +386,7 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
         grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", ""))
         for cell in submitted.cells
     ]
+    # The surest way first; each of the next two looks only for released cells that are missing.
     present = set(keys)
     missing = {_key(cell): cell for cell in released.cells if _key(cell) not in present}
     _find_by_text(submitted, keys, missing)
@@ -387,15 +397,14 @@ def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
 def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
     """Fill in the keys of cells whose ids are gone and whose text is that of a released one."""
     for index, cell in enumerate(submitted.cells):
-        if keys[index] is None:
-            words = without_language(cell.source).strip()
-            match = next(
-                (key for key, other in missing.items() if words and other.source.strip() == words),
-                None,
-            )
-            if match:
-                keys[index] = match
-                del missing[match]
+        if keys[index] is not None:
+            continue
+        source = without_language(cell.source).strip()
+        for key, other in missing.items():
+            if source and other.source.strip() == source:
+                keys[index] = key
+                del missing[key]
+                break
 
 
 def _find_by_place(
@@ -410,7 +419,7 @@ def _find_by_place(
         after = order.index(before) + 1
         if after < len(order) and order[after] in missing:
             other = missing[order[after]]
-            # Where a locked cell of code was, another cell is the student's, and no change of it.
+            # A locked cell of code has no answer: another cell in its place is the student's own.
             if is_locked(other) and is_code(other):
                 continue
             if other.cell_type == cell.cell_type and defined_in(other) <= defined_in(cell):
@@ -424,6 +433,7 @@ def _diff(locked: Cell, submitted: Cell) -> str:
     """
     lines = []
     metadata = marks(submitted)
+    # Some editors remove nbgrader's metadata from all cells; that is no change of points.
     for name in ("points", "grade", "locked", "solution") if metadata else ():
         expected = marks(locked).get(name)
         if name in metadata and metadata[name] != expected:
@@ -445,13 +455,13 @@ def _same_code(locked: Cell, submitted: Cell) -> bool:
     if len(submitted.source) > MOST_CODE:
         return False
     try:
-        return _bare(before) == _bare(after)
+        return _tree_without_docstrings(before) == _tree_without_docstrings(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 
-def _bare(source: str) -> str:
-    """Return the syntax tree of code without its docstrings, which a release may reword."""
+def _tree_without_docstrings(source: str) -> str:
+    """Return the syntax tree of code as text, without docstrings, which a release may reword."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if (
@@ -462,8 +472,8 @@ def _bare(source: str) -> str:
     return ast.dump(tree)
 
 
-def _plain(cell: Cell) -> Cell:
-    """Return a cell that a student added, without metadata or outputs."""
+def _without_metadata(cell: Cell) -> Cell:
+    """Return a cell that a student added, without metadata, outputs or id."""
     plain = nbformat.NotebookNode(
         cell_type=cell.cell_type, source=cell.source, metadata=nbformat.NotebookNode()
     )
@@ -478,6 +488,7 @@ def _with_ids(cells: list[Cell]) -> list[Cell]:
     """Give added cells ids that follow from their place, so that the same submission makes the
     same notebook.
     """
+    # Only the cells of the release still have ids here.
     taken = {cell.id for cell in cells if "id" in cell}
     for index, cell in enumerate(cells):
         if "id" not in cell:

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from autograder.checking.words import Message, joined
 from autograder.course.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked
-from autograder.grading.file_kinds import MARK
+from autograder.grading.file_kinds import CONFLICT_MARKER
 
 MOST_CODE = 1_000_000
 """Characters that are read as Python: of one cell, and of all that a student added.
@@ -34,7 +34,9 @@ IN_CONFLICT = (
 PLACE = "line {line} of the cell {cell}"
 BLANK = "a plain space"
 
+# Magics, shell commands, and `name?`, which shows help.
 FOR_IPYTHON = re.compile(r"(?m)^([ \t]*)(?:[%!].*|[\w.]+\?{1,2}[ \t]*)$")
+# Most cell magics make a cell one of another language; these four run Python.
 OTHER_LANGUAGE = re.compile(r"%%(?!time\b|timeit\b|capture\b|prun\b)")
 ODD_CHARACTER = re.compile(r"invalid (?:non-printable )?character .*?U\+([0-9A-F]{4,6})")
 ODD_INDENT = re.compile(r"(?m)^[ \t]*([^\S\x00-\x7f])")
@@ -79,6 +81,7 @@ def elsewhere(
     `as_released` has the ids of cells that are as they were released; a cell that is filled here
     is removed from it.
     """
+    # The functions that each answer cell should define, if nothing was written there.
     answers = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
     empty = {
         index: defined_in(answers[grade_id(cell)])
@@ -94,11 +97,9 @@ def elsewhere(
     counted = []
     for index, missing_names in empty.items():
         cell = cells[index]
-        checks = (
-            at for at in range(index, len(cells)) if is_locked(cells[at]) and is_code(cells[at])
-        )
-        check_index = next(checks, len(cells))
+        check_index = _first_check(cells, index)
         for name in sorted(missing_names):
+            # A definition between the cell and its check replaces the unwritten one by itself.
             positions = code.defining[name]
             is_redefined = any(index < at < check_index for at in positions)
             if not positions or is_redefined:
@@ -111,6 +112,14 @@ def elsewhere(
             cell.source = source.strip("\n")
             counted.append(name)
     return [Message(ELSEWHERE, names=", ".join(counted))] if counted else []
+
+
+def _first_check(cells: Sequence[Cell], index: int) -> int:
+    """Return the index of the first locked code cell from `index` on, or else of the end."""
+    for at in range(index, len(cells)):
+        if is_locked(cells[at]) and is_code(cells[at]):
+            return at
+    return len(cells)
 
 
 def _student_cells(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
@@ -187,6 +196,7 @@ class _StudentCode:
         self.read: dict[str, set[str]] = {}
         self.defining: defaultdict[str, list[int]] = defaultdict(list)
         self.setting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        # Most students write into the cells provided: no code need be parsed then.
         if (
             not any(name in cells[index].source for index in indices for name in names)
             and not beside
@@ -218,9 +228,11 @@ class _StudentCode:
             chosen.add(statement)
             nodes = ast.walk(self._node(statement))
             used = {node.id for node in nodes if isinstance(node, ast.Name)}
+            # An `import *` in the same cell may set any name: `_set_by` calls it "* INDEX".
             used.add(f"* {statement[0]}")
             for used_name in used - seen:
                 setters = self.setting[used_name]
+                # Of several cells that set a name, the last counts, as after running all.
                 if setters and setters[0][0] > index:
                     waiting += [setter for setter in setters if setter[0] == setters[-1][0]]
             seen |= used
@@ -268,6 +280,7 @@ class _StudentCode:
         """Return all names that a statement binds; for an import of everything, a name of its
         cell.
         """
+        # The names in a function or class are its own; those in an `if` or `try` are the cell's.
         inside = (
             ast.walk(node)
             if isinstance(node, (ast.If, ast.Try, ast.Assign, ast.AnnAssign))
@@ -294,7 +307,7 @@ def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Mes
     odd: dict[str, list[Message]] = {}
     for index in sorted(_student_cells(cells, as_released)):
         cell = cells[index]
-        if cell.source.isascii() and not MARK.search(cell.source):
+        if cell.source.isascii() and not CONFLICT_MARKER.search(cell.source):
             continue
         fault = _fault_of(cell.source)
         if fault:
@@ -316,7 +329,8 @@ def _fault_of(source: str) -> tuple[str, int] | None:
     try:
         _parsed(source)
     except SyntaxError as error:
-        odd, mark = ODD_CHARACTER.match(error.msg), MARK.search(source)
+        # Python names the character, except one in an indentation, which we look for.
+        odd, mark = ODD_CHARACTER.match(error.msg), CONFLICT_MARKER.search(source)
         if odd and error.lineno:
             return chr(int(odd[1], 16)), error.lineno
         indented = ODD_INDENT.search(source)
@@ -334,6 +348,7 @@ def _message_of(character: str, places: Message | str) -> Message:
         return Message(IN_CONFLICT, places=places)
     name = unicodedata.name(character, "without a name").lower()
     code = f"U+{ord(character):04X}"
+    # Full-width letters and signs fold into ASCII; a table has what does not.
     folded = unicodedata.normalize("NFKC", character)
     plain: Message | str = PLAIN.get(
         character, folded if folded.isascii() and folded.strip() else ""

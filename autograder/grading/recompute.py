@@ -51,18 +51,18 @@ class Fingerprints:
 
 def fingerprints(unit: Unit) -> Fingerprints:
     """Return the fingerprints of a submission that was just read."""
-    files = {name: _sum(data) for name, data in unit.files.items()}
+    files = {name: _sha256(data) for name, data in unit.files.items()}
     return Fingerprints(
-        unit.digest, _sum(unit.data) if unit.data is not None else None, unit.stamp, files
+        unit.digest, _sha256(unit.data) if unit.data is not None else None, unit.stamp, files
     )
 
 
-def _sum(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def disclosure(
-    course_seeds: seeds.Seeds, record: Record, prints: Fingerprints
+    course_seeds: seeds.Seeds, record: Record, submitted: Fingerprints
 ) -> Disclosure | None:
     """Return what the page of a grade shows of its draws, once the exercise's key is public.
 
@@ -72,7 +72,7 @@ def disclosure(
     name = record.assignment
     if name not in course_seeds.revealed or record.kind.ungraded:
         return None
-    if record.submission_digest != prints.submission:
+    if record.submission_digest != submitted.submission:
         return None
     return Disclosure(
         assignment=name,
@@ -82,9 +82,9 @@ def disclosure(
         seed=record.seed,
         guest_seed=course_seeds.guest(name, record.submission_digest, record.seed),
         submission=record.submission_digest,
-        notebook=prints.notebook,
-        stamp=prints.stamp,
-        files=prints.files,
+        notebook=submitted.notebook,
+        stamp=submitted.stamp,
+        files=submitted.files,
         exercise=record.release_digest,
         versions=record.versions,
         points=_points(record.cells),
@@ -166,6 +166,7 @@ def reveal(
             submission: batch.state(submission)
             for submission in submissions.find([exercise], submitted)
         }
+        # A second reveal only makes the pages of what was graded since.
         if exercise.name not in course_seeds.revealed:
             _refuse_early(exercise.name, writer.last_due(exercise.name), undated)
             _refuse_ungraded(
@@ -272,37 +273,41 @@ def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
             f"The page is of {other}, but the notebook is of {single.exercise.name}. Name the "
             "right page."
         )
-    unit, sentences = single.unit, []
+    unit = single.unit
     unit.seed, unit.guest_seed = page.seed, page.guest_seed
     unit.files = {name: data for name, data in unit.files.items() if name in page.files}
     unit.notes = unit.notes if page.files else []
-    if _sum(unit.data or b"") != page.notebook:
-        sentences.append(
-            f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different."
-        )
-    for name, expected in sorted(page.files.items()):
-        if name not in unit.files:
-            sentences.append(
-                f"{text.line(name, 100)} was submitted with the notebook, and is missing "
-                "next to it."
-            )
-        elif _sum(unit.files[name]) != expected:
-            sentences.append(
-                f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 "
-                "is different."
-            )
+    sentences = list(_other_files(unit, page))
+    # With the same files, a digest that differs comes from a page that someone changed.
     stamp = None if page.stamp is None else page.stamp.encode("utf-8", "replace")
     if not sentences and submissions.digest_of(unit.data, stamp, unit.files) != page.submission:
         sentences.append(
             "The digest on the page is not the one of these files and the time stamp on the page."
         )
-    # in place of the released one
+    # In the folder of the release, the student's notebook is in the place of the released one.
     in_place = single.path.resolve().parent == single.exercise.released.resolve()
     if not in_place and page.exercise != seeds.version_of(single.exercise):
         sentences.append(
             f"{page.assignment} was graded with another release of the exercise than the one here."
         )
     return sentences
+
+
+def _other_files(unit: Unit, page: Disclosure) -> Iterator[str]:
+    """Yield a sentence on each file that is missing, or is not the one that was graded."""
+    if _sha256(unit.data or b"") != page.notebook:
+        yield f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different."
+    for name, expected in sorted(page.files.items()):
+        if name not in unit.files:
+            yield (
+                f"{text.line(name, 100)} was submitted with the notebook, and is missing "
+                "next to it."
+            )
+        elif _sha256(unit.files[name]) != expected:
+            yield (
+                f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 "
+                "is different."
+            )
 
 
 def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
@@ -331,7 +336,8 @@ def other_versions(page: Disclosure) -> Iterator[str]:
             "The page does not say with which versions it was graded, because an older release "
             "graded it."
         )
-    for name in page.versions and dict.fromkeys([*page.versions, *local]):
+        return
+    for name in dict.fromkeys([*page.versions, *local]):
         graded, version = page.versions.get(name, "none"), local.get(name, "none")
         if graded != version:
             yield text.line(f"{name}: {graded} on the page, {version} here", 300)

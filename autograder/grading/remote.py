@@ -20,8 +20,9 @@ from autograder.checking.modules import Step, text_of
 from autograder.checking.words import Message
 from autograder.grades.results import Kind
 from autograder.grading import child
+from autograder.grading.memory_limit import at_most_more
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.stand_ins import MOST_NUMBERS, StandIn, at_most_more
+from autograder.grading.stand_ins import MOST_NUMBERS, StandIn
 from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
@@ -63,6 +64,7 @@ class Remote:
         kind: str = "function",
         size: int | None = None,
     ):
+        # `__setattr__` refuses all names, so that a check cannot set one by mistake.
         self.__dict__.update(_notebook=notebook, _target=target, _kind=kind, _size=size)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -70,6 +72,7 @@ class Remote:
         return self._notebook.ask("call", self._target, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
+        # Python and NumPy ask any object for such names; a guest need not be asked each time.
         if name.startswith("__"):
             raise AttributeError(name)
         return self._notebook.ask("get", self._target, name=name)
@@ -117,6 +120,7 @@ def plain_remote(
     notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]
 ) -> Remote:
     """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
+    # A class of its own, because Python looks for `__call__` in the class of an object.
     values = text.line(str(value.get("values") or ""), MOST_NAME)
     kind: dict[str, Any] = {"_is_module": value.get("module") is True, "_kind_of_values": values}
     if not value.get("callable"):
@@ -152,7 +156,7 @@ class RemoteNotebook:
         self.course_answers = course_answers or CourseAnswers(math.inf)
         self.callbacks: dict[int, Callable[..., Any]] = {}  # those that a guest may call now
         self.callback_count = 0  # how many there have been
-        self.numbers = 0  # how many numbers were sent along with the present request
+        self.sent_numbers = 0  # how many numbers were sent along with the present request
         # the names of stand-ins that were called in the present context
         self.called_stand_ins: set[str] = set()
         # whether a function of the judge's runs for the guest, which then waits
@@ -190,12 +194,13 @@ class RemoteNotebook:
         self.called_stand_ins = called_stand_ins
         stand_ins = [StandIn(name, answer) for name, answer in answers.items()]
         self.ask("instead", {}, ({each.name: (each.kind, each) for each in stand_ins},))
-        numbers = range(first_new_callback, self.callback_count)
+        of_stand_ins = range(first_new_callback, self.callback_count)
         try:
             yield called_stand_ins
         finally:
-            for number in numbers:
+            for number in of_stand_ins:
                 self.callbacks.pop(number, None)
+            # The guest may have ended meanwhile; there is nothing to restore then.
             with contextlib.suppress(Ended):
                 self.ask("instead", {}, ({},))
 
@@ -210,7 +215,7 @@ class RemoteNotebook:
         """Have the guest do something, and return the reported result."""
         encoder = wire.Encoder(self._reference_to)
         message = _message(encoder, op, target, arguments, keywords, more)
-        self.numbers = _count(encoder.arrays)
+        self.sent_numbers = _count(encoder.arrays)
         answer, blobs = self._request(message, encoder.blobs)
         return self._result(answer, blobs, encoder, message)
 
@@ -219,7 +224,7 @@ class RemoteNotebook:
         raise a result.
         """
         encoders, messages = [], []
-        # one list for all encoders: an entry names its bytes by their place in the whole frame
+        # One list for all encoders: an entry names its bytes by their place in the whole frame.
         blobs: list[bytes] = []
         for step in steps:
             encoder = wire.Encoder(self._reference_to)
@@ -233,7 +238,7 @@ class RemoteNotebook:
                 _message(encoder, step.op, target, step.inputs, None, function_fields or {})
             )
             encoders.append(encoder)
-        self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
+        self.sent_numbers = sum(_count(encoder.arrays) for encoder in encoders)
         answer, reply_blobs = self._request({"op": "several", "parts": messages}, blobs)
         replies = answer.get("replies")
         if (
@@ -293,13 +298,15 @@ class RemoteNotebook:
     def _request(
         self, message: dict[str, Any], blobs: Any = ()
     ) -> tuple[dict[str, Any], list[memoryview]]:
+        # The guest waits for the answer to its own call: it could not answer another request.
         if self.is_serving_guest:
             raise TypeError("an object of the notebook was used where only values are allowed")
-        calls = [0]
+        calls = 0
 
         def on_callback(call: Any, data: Any) -> bytes:
-            calls[0] += 1
-            if calls[0] > MOST_CALLBACKS:
+            nonlocal calls
+            calls += 1
+            if calls > MOST_CALLBACKS:
                 raise wire.Violation("too many calls of the judge's functions")
             return self._called_back(call, data)
 
@@ -325,7 +332,7 @@ class RemoteNotebook:
             return {"t": "name", "v": target["name_of"]}
         if isinstance(value, np.random.Generator):
             state = _plain(value.bit_generator.state)
-            seeds = value.bit_generator.seed_seq  # what `spawn` makes new generators from
+            seeds = value.bit_generator.seed_seq  # from which `spawn` makes new generators
             if type(seeds) is np.random.SeedSequence:
                 state["seeds"] = _plain(seeds.state)
             return {"t": "generator", "v": state}
@@ -347,7 +354,7 @@ class RemoteNotebook:
         if function is None:
             return _error(RuntimeError(CALLED_TOO_LATE))
         if not isinstance(function, StandIn):
-            most_numbers = max(MOST_NUMBERS_OF_A_CHECK, NUMBERS_PER_SENT_NUMBER * self.numbers)
+            most_numbers = max(MOST_NUMBERS_OF_A_CHECK, NUMBERS_PER_SENT_NUMBER * self.sent_numbers)
             with at_most_more(MOST_MEMORY):
                 return self.reply(function, call, data, most_numbers)
         self.called_stand_ins.add(function.name)
@@ -380,6 +387,7 @@ class RemoteNotebook:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
         self.is_serving_guest, first_new_callback = True, self.callback_count
+        # An error is an answer here: the student's function gets it, as in a notebook.
         try:
             if (count := _count((arguments, keywords))) > most_numbers:
                 raise ValueError(
@@ -409,13 +417,11 @@ class RemoteNotebook:
             raise wire.Violation("a change without an array")
         entries = list(_array_entries(message, "array", "tensor"))
         for index, blob_index in changed.items():
-            if (
-                not re.fullmatch(r"[0-9]{1,6}", index)
-                or int(index) >= len(encoder.arrays)
-                or type(blob_index) is not int
-            ):
+            number = _sent_index(index, encoder)
+            if number is None or type(blob_index) is not int:
                 raise wire.Violation("a change of an array that was not sent")
-            array, entry = encoder.arrays[int(index)], entries[int(index)]
+            # In the message, an entry is where its array was encoded: both are in the same order.
+            array, entry = encoder.arrays[number], entries[number]
             if not 0 <= blob_index < len(blobs) or len(blobs[blob_index]) != len(
                 encoder.blobs[entry["b"]]
             ):
@@ -441,15 +447,17 @@ class RemoteNotebook:
         if not isinstance(reshaped, dict):
             raise wire.Violation("a new shape without an array")
         for index, shape in reshaped.items():
-            if not re.fullmatch(r"[0-9]{1,6}", index) or int(index) >= len(encoder.arrays):
+            number = _sent_index(index, encoder)
+            if number is None:
                 raise wire.Violation("a new shape for an array that was not sent")
-            array = encoder.arrays[int(index)]
-            sizes = (
+            array = encoder.arrays[number]
+            # 32 is the most dimensions that every release of NumPy takes.
+            is_shape = (
                 isinstance(shape, list)
                 and len(shape) <= 32
                 and all(type(n) is int and n >= 0 for n in shape)
             )
-            if not sizes or math.prod(shape) != math.prod(array.shape):
+            if not is_shape or math.prod(shape) != math.prod(array.shape):
                 raise wire.Violation("a new shape of the wrong size")
             # A tensor keeps its shape: a method such as `t_` changes the strides as well, and a
             # shape does not tell where its numbers are then.
@@ -497,6 +505,7 @@ class CourseAnswers:
         child.Overrun, child.Died
         """
         function = stand_in.function
+        # By its id, which stays its own as long as `known` has the function.
         if self.process is None or not self.process.is_there() or id(function) not in self.known:
             if not child.can_fork():
                 with at_most_more(MOST_MEMORY):
@@ -516,6 +525,7 @@ class CourseAnswers:
 
     def _fork(self, stand_in: StandIn) -> None:
         self.close()
+        # They keep the answers alive: without a limit, a long run would keep all it ever had.
         if len(self.known) >= MOST_COURSE_ANSWERS:
             self.known.clear()
         self.known[id(stand_in.function)] = stand_in
@@ -537,6 +547,13 @@ def _count(value: Any) -> int:
     if isinstance(value, np.ndarray):
         return value.size
     return int(value.numel()) if hasattr(type(value), "numel") else 1
+
+
+def _sent_index(index: str, encoder: wire.Encoder) -> int | None:
+    """Return the number of a sent array from a guest's text; None if there is no such array."""
+    # Not any text that `int` takes: it also takes signs, and digits of other scripts.
+    number = int(index) if re.fullmatch(r"[0-9]{1,6}", index) else len(encoder.arrays)
+    return number if number < len(encoder.arrays) else None
 
 
 def _name_of(function: Any) -> str:
@@ -576,6 +593,7 @@ def _exception(raw: Any) -> Exception:
         message = text.block(str(raw["text"]), MOST_ERROR)
     except Exception:
         raise wire.Violation("an exception without a name") from None
+    # The nearest builtin class, so that `except ValueError` in a check works as in a notebook.
     base: type[Exception] = Exception
     for name in names:
         builtin = getattr(builtins, name, None)

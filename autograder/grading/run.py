@@ -152,6 +152,7 @@ class _Run:
 
     def step(self, cell: Cell, earlier_cells: list[Cell]) -> None:
         """Run one code cell, or say why it is not run."""
+        # Each new guest runs all earlier cells again: with many ends, that would take hours.
         if len(self.execution.guest_ends) >= self.limits.deaths:
             self._leave_out(cell)
         elif is_check(cell):
@@ -194,6 +195,7 @@ class _Run:
                 self._leave_out(cell)
                 return
             with self.clock("checks"):
+                # In a notebook, later cells can use what a check cell imports.
                 run_cell(guest, cell)
                 checked = self.judge.check(cell, guest)
             if checked.report:
@@ -202,6 +204,7 @@ class _Run:
             checked = Checked(ended=error)
         cell.outputs = [nbformat.from_dict(output) for output in checked.outputs]
         if checked.ended:
+            # The guest runs the student's functions: its end is the check's end as well.
             self._note_end(cell, checked.ended)
             checked.error = Message(STOPPED_IN_CHECK, reason=checked.ended.message)
             cell.outputs.append(_stream_output("stdout", checked.error))
@@ -226,8 +229,10 @@ class _Run:
             if len(self.execution.guest_ends) > 2 * self.limits.deaths:
                 return None
             self.close()
+            # The first guest of all waits until the warm parent has loaded everything.
             with self.clock("fork" if self.guests.warm else "warming up"):
                 self.guest = _start_guest(self.guests, self.unit, self.budget)
+            # Before any end, this is the guest for the first cell: there is nothing to run again.
             if self.execution.guest_ends:
                 with self.clock("student's cells, again"):
                     for cell in earlier_cells:

@@ -49,12 +49,13 @@ class SelfCheck:
         self.timer = PhaseTimer()
         self.course, self.path, self.seed = course, path, seed
         with self.timer(STARTING):
+            # The name alone says in time which imports the guest has to load: reading comes later.
             self.limits = Limits.configured(course.config)
             named = _of_name(course.released(), path)
             exercises = [named] if named else []
             self.worker_config = WorkerConfig.for_course(course, exercises, self.limits, sandbox)
             self.guests = self.worker_config.guests()
-            # Python starts there, and loads what the notebook imports, while it is read here
+            # Python starts there and loads what the notebook imports, while it is read here.
             self.guests.start()
         try:
             with self.timer(STARTING):  # here, so that the next phase is reading alone
@@ -68,21 +69,14 @@ class SelfCheck:
             raise
 
     def _read(self) -> None:
+        # Imported here, while the guest starts.
         from autograder.course.cells import is_code
-        from autograder.grades import file_problems
-        from autograder.grading import file_kinds, notebook, submissions
+        from autograder.grading import file_kinds, submissions
         from autograder.grading.worker import Worker
 
         data, problem = submissions.read_file(self.path, self.limits.notebook_mb)
-        try:
-            if data is None:
-                raise notebook.Malformed(problem)
-            parsed = notebook.parse(data, text.name(self.path.name))
-        except notebook.Malformed as error:
-            reason = str(error.message)
-            if error.message.text not in file_problems.SAY_HOW:
-                reason += " Open it in Jupyter and save it again, or start from the released one."
-            raise UserError(reason) from None
+        parsed = _parsed(self.path, data, problem)
+        assert data is not None
         self.exercise = _exercise_of(self.course, self.path, parsed)
         self.language = words.language_of(parsed) or edition_of(self.path.name)[1]
         another = file_kinds.wrong_exercise_message(self.exercise, data, text.name(self.path.name))
@@ -97,6 +91,7 @@ class SelfCheck:
         self.cells = sum(
             is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells
         )
+        # Next to a notebook in the folder of the release are the course's files, not a student's.
         files: dict[str, bytes] = {}
         notes: list[Message] = []
         if self.path.parent.resolve() != self.exercise.released.resolve():
@@ -145,6 +140,22 @@ class SelfCheck:
         trace: TracebackType | None,
     ) -> None:
         self.guests.close()
+
+
+def _parsed(path: Path, data: bytes | None, problem: Message) -> Any:
+    """Return the notebook in a file; raise `UserError` if it is none."""
+    from autograder.grades import file_problems
+    from autograder.grading import notebook
+
+    try:
+        if data is None:
+            raise notebook.Malformed(problem)
+        return notebook.parse(data, text.name(path.name))
+    except notebook.Malformed as error:
+        reason = str(error.message)
+        if error.message.text not in file_problems.SAY_HOW:
+            reason += " Open it in Jupyter and save it again, or start from the released one."
+        raise UserError(reason) from None
 
 
 def _of_name(exercises: list[Exercise], path: Path) -> Exercise | None:

@@ -53,30 +53,28 @@ class Pending:
         """Return a sentence on the records that can be settled here, and one on the others, if
         there are any.
         """
-        lines = []
         command = f"python -m autograder grade --pending{self.executor.option}"
         ready: list[Record] = []
         again: list[Record] = []
         for record in self.settled_here:
+            # With the same versions, the course's own answer would fail in these checks again.
             depends_on_versions = machine.OWN_ANSWER in record.waits_for()
             (again if depends_on_versions else ready).append(record)
-        for records, where in (
+        groups = (
             (ready, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
             (
                 self.elsewhere,
                 ": run `python -m autograder grade --pending` on a machine that has one.",
             ),
-        ):
-            if records:
-                count = (
-                    "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
-                )
-                needs = reasons.describe_needs(
-                    sorted({need for record in records for need in record.waits_for()})
-                )
-                lines.append(f"{count} pending points that need {needs}{where}")
-        return lines
+        )
+        return [_pending_sentence(records, what_to_do) for records, what_to_do in groups if records]
+
+
+def _pending_sentence(records: Sequence[Record], what_to_do: str) -> str:
+    count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
+    needs = {need for record in records for need in record.waits_for()}
+    return f"{count} pending points that need {reasons.describe_needs(sorted(needs))}{what_to_do}"
 
 
 class Session:
@@ -157,17 +155,17 @@ class Session:
         self.executor.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
         if only is not None:
-            self.submissions = [
-                item for item in self.submissions if (item.student, item.exercise.name) in only
-            ]
+            self._keep_only(only)
         self.pending = Pending([], self.executor)
         self.left_out, self.log = 0, log
         if since:
             self._keep_only_since(since)
         if pending:
             self._keep_only_pending()
+        # Others may join: their exercises are not known yet.
         used = exercises if more else [item.exercise for item in self.submissions]
         self.used = list({exercise.name: exercise for exercise in used}.values())
+        # A batch of `watch` is a part of the class, and the folder has all of it.
         self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
         limits = Limits.configured(course.config)
         self.worker_config = WorkerConfig.for_course(
@@ -184,18 +182,23 @@ class Session:
         self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
 
+    def _keep_only(self, wanted: Collection[tuple[str, str]]) -> None:
+        """Keep only the submissions of these students for these exercises."""
+        self.submissions = [
+            item for item in self.submissions if (item.student, item.exercise.name) in wanted
+        ]
+
     def _keep_only_pending(self) -> None:
         """Keep only the submissions whose pending points can be settled where they are graded."""
         from autograder.grades import records
 
-        wanted = {(item.student, item.exercise.name) for item in self.submissions}
+        found = {(item.student, item.exercise.name) for item in self.submissions}
         known = records.all_of(self.course)
-        known = [record for record in known if (record.student, record.assignment) in wanted]
+        known = [record for record in known if (record.student, record.assignment) in found]
         self.pending = Pending(known, self.executor)
-        settled_here = {(record.student, record.assignment) for record in self.pending.settled_here}
-        self.submissions = [
-            item for item in self.submissions if (item.student, item.exercise.name) in settled_here
-        ]
+        self._keep_only(
+            {(record.student, record.assignment) for record in self.pending.settled_here}
+        )
 
     def _keep_only_since(self, since: datetime) -> None:
         """Keep only the submissions from that time or later."""
@@ -245,6 +248,7 @@ class Session:
             gradebook.register(self.course, book, exercise)
         writer = gradebook.Writer(self.course, book)
         writer.set_dates()
+        # No more workers than submissions: each takes time and memory to start.
         jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
         self.batch = batch.Batch(
             self.course,

@@ -4,9 +4,8 @@ It stays here and computes values on request. The guest has only a name for it, 
 of a class.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autograder.sandbox.inside.stand_ins import MODULE, described, floating, is_plain
@@ -65,11 +64,13 @@ class StandIn:
         upstream : sequence of Tensor or None
             The gradients of the results.
         """
+        # If neither the checks nor the course's answers have loaded torch, there is no tensor.
         torch: Any = sys.modules.get("torch")
         if torch is None:
             return self.function(*arguments, **keywords)
         if task == "make":
             return described(self._module(torch, recipe))
+        # Not strict: a "call" asks for no gradients, and a guest may send any number of these.
         leaves = floating(torch, (state, arguments, keywords))
         for leaf, wanted in zip(leaves, asked, strict=False):
             leaf.requires_grad_(bool(wanted))
@@ -78,21 +79,16 @@ class StandIn:
             with torch.no_grad():
                 return _sendable(torch, self._result(torch, recipe, state, arguments, keywords))
         result = self._result(torch, recipe, state, arguments, keywords)
-        several = isinstance(result, (tuple, list))
-        results = list(result) if several else [result]
+        is_several = isinstance(result, (tuple, list))
+        results = list(result) if is_several else [result]
         if task == "forward":
             return (
-                several,
+                is_several,
                 [part.detach() for part in results],
                 [part.requires_grad for part in results],
             )
-        flows = [
-            at for at, part in enumerate(results) if part.requires_grad and upstream[at] is not None
-        ]
-        roots, gradients = [results[at] for at in flows], [upstream[at] for at in flows]
-        inputs = [leaf for leaf in leaves if leaf.requires_grad]
-        computed = iter(torch.autograd.grad(roots, inputs, gradients, allow_unused=True))
-        return [next(computed) if leaf.requires_grad else None for leaf in leaves]
+        # Computed again for "backward": no graph is kept between two messages.
+        return _gradients(torch, results, upstream, leaves)
 
     def _result(self, torch: Any, recipe: Any, state: Any, arguments: Any, keywords: Any) -> Any:
         if recipe is None:
@@ -106,6 +102,28 @@ class StandIn:
         """
         with torch.device("meta"):
             return self.function(*recipe[0], **recipe[1])
+
+
+def _gradients(
+    torch: Any, results: list[Any], upstream: Sequence[Any], leaves: list[Any]
+) -> list[Any]:
+    """Return the gradients of the leaves that want one, and None for the others."""
+    # A result that the guest does not use has no upstream gradient.
+    used = [
+        (result, gradient)
+        for result, gradient in zip(results, upstream, strict=True)
+        if result.requires_grad and gradient is not None
+    ]
+    inputs = [leaf for leaf in leaves if leaf.requires_grad]
+    computed = iter(
+        torch.autograd.grad(
+            [result for result, _ in used],
+            inputs,
+            [gradient for _, gradient in used],
+            allow_unused=True,
+        )
+    )
+    return [next(computed) if leaf.requires_grad else None for leaf in leaves]
 
 
 def _with_modules(torch: Any, value: Any) -> Any:
@@ -126,6 +144,7 @@ def _shell(torch: Any, description: dict[str, Any], count: list[int]) -> Any:
     if count[0] > MOST_PARTS:
         raise ValueError("a module with too many parts")
     shell = torch.nn.Module()
+    # No private name: a module keeps its parameters and hooks under such names.
     noted = {
         name: value
         for name, value in description["noted"].items()
@@ -143,26 +162,3 @@ def _sendable(torch: Any, value: Any) -> Any:
     if isinstance(value, torch.nn.Module):
         return {MODULE: {name: part.detach() for name, part in value.named_parameters()}}
     return value
-
-
-@contextlib.contextmanager
-def at_most_more(size: int) -> Iterator[None]:
-    """Let this process take so many bytes more at most, where the system counts them; more is a
-    `MemoryError`.
-    """
-    try:
-        import resource
-        from pathlib import Path
-
-        lines = Path("/proc/self/status").read_text().splitlines()
-        used = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
-    except (ImportError, OSError, StopIteration):
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = used + size if hard == resource.RLIM_INFINITY else min(used + size, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -135,6 +135,7 @@ class Submission:
         path, data, problem, both = self._notebook(limits.notebook_mb)
         raw_stamp, _ = read_file(self.folder / STAMP, STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
+        # Not among the files of the digest: each hand-in through the exchange has another secret.
         secret = files.pop(SECRET, b"")
         name = text.name(path.name)
         another = wrong_exercise_message(self.exercise, data, name) if data else None
@@ -163,6 +164,7 @@ class Submission:
         candidates = [
             (path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)
         ]
+        # A folder often has the untouched notebook of the other language as well.
         written = candidates
         if len(candidates) > 1:
             written = [item for item in candidates if not is_as_given(self.exercise, item[1])]
@@ -172,6 +174,7 @@ class Submission:
             path, data, problem = (written or candidates)[0]
         if problem.text == MISSING:
             problem = _missing(self.folder, _named(self.exercise))
+        # Copies with the same bytes are no choice that a student has to know about.
         if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
@@ -206,6 +209,7 @@ def digest_of(data: bytes | None, stamp: bytes | None, files: Mapping[str, bytes
     Of a notebook with a cell for regrade requests, only what grading reads counts, and no request:
     to ask is no new work.
     """
+    # With a mark in front, so that a file that is missing differs from an empty one.
     parts = [b"" if part is None else b"1" + part for part in (split(data)[0], stamp)]
     for file in sorted(files):
         parts += [os.fsencode(file), files[file]]
@@ -247,6 +251,7 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
     If there are none, it is the only notebook in the folder, or else the one that should be there.
     """
+    # Under its exact name if it is there, else in other capitals or with an added ending.
     listed = sorted(filter(is_notebook, os.listdir(folder)))
     plain = [entry for entry in listed if entry.lower().endswith(".ipynb")]
     names = []
@@ -301,6 +306,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
     """Return a file's bytes, or None and the reason why there are none."""
     name, most = text.name(path.name), int(most_mb * 1_000_000)
     try:
+        # Reading a pipe would wait for ever, and a link may lead to a file of the instructor's.
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
             return None, Message("{name} is not a regular file.", name=name)
@@ -309,6 +315,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
         )
         with open(descriptor, "rb") as file:
             data = file.read(most + 1)
+            # Of a file that is too large, only the beginning was read.
             size = max(len(data), os.fstat(file.fileno()).st_size)
         if len(data) > most:
             sentence = "{name} has {size} MB; the maximum is {most} MB."
@@ -395,7 +402,8 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
             if folder is None:
                 continue
             name = _fitting(text.name(student))
-            while (name, exercise.name) in taken:  # two names that are equal once they are text
+            # Two names of any bytes may be equal once they are text.
+            while (name, exercise.name) in taken:
                 name += "~"
             taken.add((name, exercise.name))
             submissions.append(Submission(name, exercise, folder))
@@ -406,10 +414,11 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
     """Yield a sentence on each entry of `submitted` whose notebooks belong to no exercise, and
     are not graded.
     """
-    known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
+    known = {folder.name.lower() for folder in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
             yield f"{text.line(text.name(student))} is not a student's folder and was left out."
+        # One for each student is enough to see that files are in the wrong place.
         for first in itertools.islice(_unclaimed(submitted / student, known), 1):
             named = text.line(text.name(os.path.relpath(first, submitted)))
             yield (
@@ -425,11 +434,13 @@ def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
     """
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
+        # Exercises have their folders directly below the student's.
         claimed = known if folder == str(student) else ()
         unclaimed = [
             name for name in folders if name.lower() not in claimed and name not in PASSED_OVER
         ]
         depth = folder.count(os.sep) - str(student).count(os.sep)
+        # In place: `os.walk` goes on with what is left in this list.
         folders[:] = sorted(unclaimed) if depth < MOST_DEPTH else []
 
 
@@ -453,6 +464,7 @@ def _fitting(name: str) -> str:
     """Return a student's name, shortened so that every database and file system accepts it."""
     if len(name.encode()) <= MOST_NAME:
         return name
+    # A character has up to 4 bytes; the digest keeps two long names that begin alike different.
     return f"{name[: MOST_NAME // 4]}~{seeds.digest_of(name.encode())[:8]}"
 
 

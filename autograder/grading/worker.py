@@ -39,7 +39,7 @@ from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
 from autograder.grades import requests
 from autograder.grades.results import CellResult, Kind, Outcome, Saved
-from autograder.grading.file_kinds import read_as
+from autograder.grading.file_kinds import encoding_notes
 from autograder.grading.judge import Checked, Judge, killed_after
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
@@ -53,6 +53,7 @@ from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
 
 TRIES = 2
+"""How often a submission is graded, if a fault of our own ends that."""
 MOST_FAULT = 300
 ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
@@ -78,6 +79,7 @@ class Worker:
     def __init__(self, worker_config: WorkerConfig, guests: Guests | None = None):
         self.worker_config = worker_config
         faults = dict(worker_config.faults)
+        # Checks run in this process, and would try for themselves what was tried where guests run.
         machine.presume(faults)
         if faults.get("gpu"):  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -156,6 +158,7 @@ class Worker:
                     raise Malformed(unit.problem)
                 submitted = parse(unit.data, unit.notebook)
             except Malformed as error:
+                # A file that cannot be read has no metadata: its name may say the language.
                 language = self._edition(
                     unit, edition_of(unit.notebook)[1] or self._language_here(unit)
                 )
@@ -201,6 +204,7 @@ class Worker:
                 cell for cell in restored.notebook.cells if cell.id not in restored.as_released
             ]
             left_out = clean_markdown(student_cells, limits)
+        # After `restore`, which looks for answers in the student's own files only.
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
         if on_cell is None:
@@ -211,9 +215,8 @@ class Worker:
             execution = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
         kind, reason, evidence = _ending(execution, restored.evidence)
         with clock("serialise"):
-            notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
-            notes += execution.lacking.notes()
-            notes += unread
+            notes = unit.notes + encoding_notes(unit.data, unit.notebook)
+            notes += restored.repairs + left_out + execution.lacking.notes() + unread
             stops = [(cell, error.message) for cell, error in execution.guest_ends if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, execution.checked, stops)
             # too many bytes: a letter has up to 4
@@ -328,6 +331,7 @@ def _outcome(
         if is_graded(cell)
     }
     if kind is None:
+        # Points of checks are fractions of a cell's: their sums differ in the last digits.
         lost = any(result.lost() > 1e-9 for result in cells.values())
         kind = Kind.WRONG if lost else Kind.RIGHT
     if kind not in (Kind.RIGHT, Kind.WRONG) or notes:
@@ -345,6 +349,7 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
     if checked is None:
         return CellResult(0.0, most)
     report = checked.report
+    # A check cell with plain assertions has no report: the last line that it printed says why.
     if report is None:
         printed = "".join(texts(cell)).strip()
         last = text.line(printed.splitlines()[-1], 200) if printed else ""

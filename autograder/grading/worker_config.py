@@ -89,6 +89,7 @@ class WorkerConfig:
         """
         if self.sandbox:
             return self.pool()
+        # Each of these guests loads them again, so not what the course only may need.
         names = list(dict.fromkeys([*self._given_imports(), *self.imports]))
         return UnsandboxedGuests(self.limits, names, self.uses_gpu())
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 COLUMNS = ("clocks.sm", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
+# Bits of NVML's nvmlClocksEventReasons; the others have nothing to do with heat or power.
 SLOWED = {
     0x4: "power cap",
     0x8: "hardware",
@@ -28,6 +29,7 @@ def sample_conditions(wanted: bool = True) -> Iterator[dict[str, Any]]:
     if not wanted:
         yield conditions
         return
+    # nvidia-smi counts all GPUs of the machine, torch only those that are visible to it.
     device = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
     query = f"--query-gpu={','.join(COLUMNS)}"
     command = ["nvidia-smi", f"--id={device}", query, "--format=csv,noheader,nounits", "--loop=1"]

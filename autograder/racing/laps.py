@@ -102,11 +102,13 @@ def run(
     """Return the lap of a restored notebook; see `Lap`."""
     cells = [cell for cell in notebook.cells if is_code(cell) and not is_skipped(cell)]
     calls = [call_of(cell) for cell in cells]
+    # The cells after the last of the two functions change nothing that is measured.
     end = 1 + max(
         place for place, call in enumerate(calls) if call and call.subject in race.functions
     )
     try:
         with guest_after_cells(cells[:end], guests, unit, limits) as guest:
+            # After the cells, which have a value of their own; the functions read it when called.
             send_source(guest, f"{race.setting} = {value}")
             names = RemoteNotebook(lambda output: None, PhaseTimer())
             names.guest = guest
@@ -148,12 +150,13 @@ class _Kernels:
         self.race, self.mode = race, mode
         self.functions = [names.find(name, missing=None) for name in race.functions]
         for name, function in zip(race.functions, self.functions, strict=True):
-            # as `plain_remote` makes it
+            # `plain_remote` sets this to None for what cannot be called.
             if not isinstance(function, Remote) or type(function).__call__ is None:
                 raise Dropped(f"{name} is not a function.")
 
     def ask(self, function: Any, *arguments: Any) -> Any:
         """Run a function of `laps_in_guest` there."""
+        # `_run` passes the object itself, here the first function, before the other arguments.
         first, second = self.functions
         return first._run(function.__name__, SOURCE, (second, self.race.code, *arguments))
 
@@ -182,11 +185,13 @@ def _compare(tested: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) ->
     """Compare outputs and gradients with the rival's in float64, for new inputs."""
     import torch
 
+    # Rounded to the dtype first: the right results are then those of the very same numbers.
     kind = getattr(torch, mode.dtype)
     inputs = [tensor.to(kind).float() for tensor in names["inputs"](race.counted[-1])]
     leaves = [tensor.double().requires_grad_() for tensor in inputs]
     out = names["rival"](*leaves)
     upstream = torch.randn_like(out).to(kind).float()
+    # Both functions have the same output.
     expected = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
     answer = tested.ask(laps_in_guest.results, inputs, upstream, mode.device, mode.dtype)
     if type(answer) is not list or len(answer) != len(expected):
@@ -200,8 +205,10 @@ def _compare(tested: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) ->
             or got.shape != right.shape
         ):
             raise Dropped(f"It returned no tensor of the right shape for {name}.")
+        # At least 0.1: where all numbers are near zero, rounding is not relative to them.
         unit = max(right.abs().max().item(), 0.1)
         gap = (got.double() - right).abs().max().item() / unit
+        # "not <=" also refuses NaN.
         if not gap <= ROUNDED * torch.finfo(kind).eps:
             raise Dropped(
                 f"{name[0].upper()}{name[1:]} is wrong, by {gap:.2g} of its largest number."
@@ -218,6 +225,7 @@ def _least(names: dict[str, Any], n: int, mode: Mode) -> list[tuple[int, int]]:
     inputs = names["inputs"](n)
     read = size * sum(tensor.numel() for tensor in inputs)
     output = size * names["rival"](*inputs).numel()
+    # Backward also writes a gradient for each input.
     return [(read, output), (read, output + read)]
 
 

@@ -113,6 +113,7 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
     for run in runs:
         run()  # compiles
     synchronize()
+    # The rounds of the warm-up also say how many calls fit into `SECONDS`.
     began, rounds = time.perf_counter(), 0
     while not rounds or time.perf_counter() - began < WARM_UP:
         for run in runs:
@@ -120,6 +121,7 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
         synchronize()
         rounds += 1
     seconds_per_round = (time.perf_counter() - began) / rounds
+    # Without this, a call would find its inputs in the cache, where the call before left them.
     evicting = torch.empty(CACHE, dtype=torch.int8, device=device) if device == "cuda" else None
     spans: list[list[tuple[Any, Any]]] = [[] for _ in runs]
     for _ in range(min(max(int(SECONDS / seconds_per_round), LEAST), MOST)):
@@ -129,6 +131,7 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
             begin = mark()
             run()
             spans_of_run.append((begin, mark()))
+    # Only at the end: waiting after each call would measure the wait as well.
     synchronize()
     return [[between(*span) for span in spans_of_run] for spans_of_run in spans]
 
@@ -147,6 +150,32 @@ def counts(first: Any, second: Any, code: str, n: int, kind: str) -> list[dict[s
     return [forward, both]
 
 
+class _CountedMemory:
+    """Counts the bytes that kernels load and store, in place of the memory of Triton's interpreter.
+
+    A masked element is not counted: a GPU does not move it either.
+    """
+
+    def __init__(self, memory: Any, count: dict[str, int]):
+        self._memory, self._count = memory, count
+
+    def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
+        self._count["loaded"] += int(mask.sum()) * np.dtype(kind).itemsize
+        return self._memory.load(pointers, mask, other, kind)
+
+    def store(self, pointers: Any, value: Any, mask: Any) -> Any:
+        self._count["stored"] += int(mask.sum()) * value.itemsize
+        return self._memory.store(pointers, value, mask)
+
+    def atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
+        self._count["loaded"] += int(mask.sum()) * value.itemsize
+        self._count["stored"] += int(mask.sum()) * value.itemsize
+        return self._memory.atomic_rmw(operation, pointers, value, mask, order)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory, name)
+
+
 @contextlib.contextmanager
 def _counting() -> Iterator[dict[str, int]]:
     """Count what interpreted kernels do: launches, programs, bytes loaded and stored, and tiles
@@ -159,25 +188,6 @@ def _counting() -> Iterator[dict[str, int]]:
     count = dict.fromkeys(COUNTED, 0)
     set_grid_dim, create_dot = builder.set_grid_dim, builder.create_dot
 
-    class Counted:
-        def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
-            count["loaded"] += int(mask.sum()) * np.dtype(kind).itemsize
-            return memory.load(pointers, mask, other, kind)
-
-        def store(self, pointers: Any, value: Any, mask: Any) -> Any:
-            count["stored"] += int(mask.sum()) * value.itemsize
-            return memory.store(pointers, value, mask)
-
-        def atomic_rmw(
-            self, operation: Any, pointers: Any, value: Any, mask: Any, order: Any
-        ) -> Any:
-            count["loaded"] += int(mask.sum()) * value.itemsize
-            count["stored"] += int(mask.sum()) * value.itemsize
-            return memory.atomic_rmw(operation, pointers, value, mask, order)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(memory, name)
-
     def grid(*sides: int) -> Any:
         count["launches"] += 1
         count["programs"] += int(np.prod(sides))
@@ -187,10 +197,12 @@ def _counting() -> Iterator[dict[str, int]]:
         count["products"] += 1
         return create_dot(*arguments, **named)
 
-    builder.set_grid_dim, builder.create_dot, interpreter._interpreter = grid, dot, Counted()
+    builder.set_grid_dim, builder.create_dot = grid, dot
+    interpreter._interpreter = _CountedMemory(memory, count)
     try:
         yield count
     finally:
+        # They hid the methods of the class, which are there again.
         interpreter._interpreter = memory
         del builder.set_grid_dim, builder.create_dot
 

@@ -130,6 +130,7 @@ class Contest:
             )
         for submission, record in zip(hand_ins, records, strict=True):
             unit = submission.read(self.worker_config.limits_of(exercise.name))
+            # With new seeds: what was checked once with known inputs is checked again with others.
             self._admit(
                 Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit)
             )
@@ -237,7 +238,7 @@ class Contest:
         ]
         results: dict[int, Lap] = {}
         with self._backend(1 if timed else min(cores.count(), len(jobs))) as backend:
-            # Timed laps one by one, each with the GPU to itself.
+            # Timed laps one by one: each has the GPU to itself.
             batches = [[job] for job in jobs] if timed else [jobs]
             for batch in batches:
                 with gpu_conditions.sample_conditions(timed) as conditions:
@@ -246,20 +247,20 @@ class Contest:
                         if isinstance(answer, Exception):
                             reason = text.line(f"It could not be run: {answer}", MOST_REASON)
                             answer = Lap(value, reason=reason)
-                        answer.conditions = conditions
+                        answer.conditions = conditions  # filled in when this context ends
                         results[key] = answer
                         yield f"{entrant.name}, {self.race.setting} = {value}"
         for number, entrant in enumerate(self.entrants):
             first = number * count
             entrant.laps = [results[key] for key in range(first, first + count)]
+        # Over a copy, because entrants without any lap are removed.
         for entrant in list(self.entrants):
             if all(lap.reason for lap in entrant.laps):
                 self.entrants.remove(entrant)
-                self.left_out.append(LeftOut(entrant.name, self._why_not(entrant.laps[0])))
+                lap = entrant.laps[0]
+                reason = f"With {self.race.setting} = {lap.value}: {lap.reason}"
+                self.left_out.append(LeftOut(entrant.name, reason))
         self._expect_some()
-
-    def _why_not(self, lap: Lap) -> str:
-        return f"With {self.race.setting} = {lap.value}: {lap.reason}"
 
     @contextlib.contextmanager
     def _backend(self, jobs: int) -> Iterator[Backend]:
@@ -324,6 +325,7 @@ def mode_of(worker_config: WorkerConfig) -> Mode:
     """Return how kernels are measured where guests of a worker run; raise `UserError` if they
     cannot be.
     """
+    # What was tried in a guest counts more than what is installed here.
     faults = dict(worker_config.faults)
     if reason := faults.get("triton") or str(machine.lacks("triton")):
         raise UserError(f"No kernel can run here, so there is no race: {reason}")
@@ -334,6 +336,7 @@ def mode_of(worker_config: WorkerConfig) -> Mode:
 
 def _name_of(student: str) -> str:
     """Return a student's name, marked where it reads like the name of the course's own entrant."""
+    # By its letters alone, so that no spacing or punctuation makes another name of it.
     name = text.line(student)
 
     def letters(title: str) -> str:
@@ -357,6 +360,7 @@ def _solved(exercise: Exercise) -> bytes | None:
     from autograder.authoring.answer_cells import solutions_in
 
     notebook: Notebook = copy.deepcopy(nbformat.read(exercise.notebook, as_version=4))
+    # Made here and never written: the released folder must not have the solutions.
     solutions = solutions_in(source.read(exercise.text))
     for cell in notebook.cells:
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")

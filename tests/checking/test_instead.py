@@ -286,7 +286,7 @@ def test_a_kernel_is_looked_for_in_the_text_that_a_function_uses(text, tmp_path)
     judge = Judge(exercise, Limits())
     assert kernels.written_in(judge.code_of("f")), "which cells ran is not known"
     others = "%matplotlib inline", "def broken(:", "not " * 20_000 + "1", "!ls\n" * 600
-    judge.ran = [Ran("cell", source) for source in (KERNELS, *others, text)]
+    judge.cells_run = [Ran("cell", source) for source in (KERNELS, *others, text)]
     assert kernels.written_in(judge.code_of("f")) == TEXTS[text]
 
 

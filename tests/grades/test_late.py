@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -233,6 +234,23 @@ def test_extensions_are_written_below_what_is_there_and_listed(course):
     assert deadlines.read(course).extension("ada", "01-toy") == timedelta(days=3)
     output = extended(course)
     assert "3 days" in output.output and 'ill, "really"' in output.output
+
+
+def test_an_extension_over_a_change_of_the_clock_has_one_date_everywhere(course):
+    dates = DATES.replace("2026-01-10T01:00:00", "2026-10-24T23:59:00")
+    deadlines.path_of(course).write_text(dates, encoding="utf-8")
+    due = datetime(2026, 10, 24, 21, 59)
+    rule = late.Rule(course)
+    deadline, without = (
+        rule.deadlines_of([LatenessFacts("01-toy", due, due, extension)])["01-toy"]
+        for extension in (timedelta(days=3), None)
+    )
+    assert deadline.due == "2026-10-27T22:59+01:00"
+    (course.submitted / "ada").mkdir(parents=True)
+    output = extended(course, "ada", "01-toy", "3d")
+    assert "ada: 01-toy is due on 2026-10-27 22:59 (UTC+01:00)." in output.output
+    dated = [SimpleNamespace(deadline=each) for each in (deadline, without)]
+    assert report._due_dates(dated) == ["2026-10-24T23:59+02:00"]
 
 
 @pytest.mark.slow

@@ -553,6 +553,21 @@ def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_p
         gradebook.copy(course.db_url, address.replace("/book", "/none"))
 
 
+def test_the_command_of_the_page_copies_a_gradebook(tmp_path):
+    page = (ROOT / "book" / "database.md").read_text(encoding="utf-8")
+    code = re.search(r"python -c '(.*gradebook\.copy.*)'", page)[1]
+    source, target = (
+        Course(root=ROOT, output_folder=tmp_path, db=f"sqlite:///{tmp_path}/{name}.db")
+        for name in ("source", "target")
+    )
+    gradebook.enroll(source, {"ada": {"first_name": "Ada"}})
+    urls = iter((source.db_url, target.db_url))
+    code = re.sub(r'"[a-z+]+://[^"]*"', lambda url: repr(next(urls)), code)
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert re.fullmatch(r"[1-9]\d* rows\n", result.stdout), result.stderr
+    assert contents(target.db_url) == contents(source.db_url)
+
+
 def test_the_ways_of_the_page_without_a_password_in_the_address(
     writer, server, tmp_path, monkeypatch
 ):

@@ -123,6 +123,17 @@ def test_common_mistakes_are_listed_with_their_students(monkeypatch, tmp_path):
     assert "ada" not in path.read_text(encoding="utf-8")
 
 
+def test_mistakes_of_one_cell_are_in_the_order_of_its_checks():
+    labels = [f"mistake {number}" for number in range(9)]
+    checks = [
+        Result(label, "", 1.0, Status.FAILED, Message(""), cause=label, label=label)
+        for label in labels
+    ]
+    cells = {"check_add": CellResult(0, 4.0, subject="add", checks=checks)}
+    graded = [dataclasses.replace(record("ada", "01-toy", 1), cells=cells)]
+    assert [found.label for found in report.costs(graded)[1]] == labels
+
+
 def test_packages_that_are_not_installed_are_grouped(monkeypatch, tmp_path):
     """Most first, with who imports them; without students' names, none that only one student
     imports.

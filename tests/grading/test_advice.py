@@ -22,7 +22,7 @@ from autograder.checking import Report, Status, Suite, diagnosis, expect, show
 from autograder.course.config import Course, Exercise
 from autograder.grades import reasons
 from autograder.grades.records import from_text, to_text
-from autograder.grades.report import _columns, _marks, _telling, costs
+from autograder.grades.report import _columns, _least_telling, _marks, costs
 from autograder.grades.results import Kind
 from autograder.grading.batch import record_of
 
@@ -342,7 +342,7 @@ def test_the_report_counts_no_failure_and_no_points(graded):
     columns = _columns(records)
     column = next(column for column in columns if column.check == "refuses")
     assert (column.failed, column.advised, column.blocked) == (0, 2, 1)
-    assert column not in _telling(columns, records)[1]
+    assert column not in _least_telling(columns, records)[1]
     assert ("advice", column) in _marks(records[0], columns)
     run(course, "report")
     page = (course.output_folder / "report.html").read_text(encoding="utf8")

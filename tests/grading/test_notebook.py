@@ -155,15 +155,15 @@ def test_the_kind_of_a_wrong_file_and_a_fix_are_reported(data, says):
 def test_a_notebook_in_another_unicode_encoding_is_read_with_a_note(encoding):
     data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
     assert parse(data, "x").cells[0].source == "# Töy 玩具"
-    (note,) = file_kinds.read_as(data, "x.ipynb")
+    (note,) = file_kinds.encoding_notes(data, "x.ipynb")
     assert str(
         note
     ) == f"x.ipynb is saved as {encoding[:6].upper()}; it was read all the same. " + (
         "A notebook should be UTF-8."
     )
-    assert not file_kinds.read_as(TEXT.encode("utf-8-sig"), "x") and not file_kinds.read_as(
-        None, "x"
-    )
+    assert not file_kinds.encoding_notes(
+        TEXT.encode("utf-8-sig"), "x"
+    ) and not file_kinds.encoding_notes(None, "x")
 
 
 def test_the_other_mark_of_a_half_line_is_no_conflict():
