@@ -61,6 +61,12 @@ class Deadlines:
                 return extension.time or None
         return None
 
+    def due_of(self, student: str, exercise: str) -> datetime | None:
+        """Return when an exercise is due for a student, or None if it has no due date."""
+        due = self.due.get(exercise)
+        more = self.extension(student, exercise)
+        return extended(due, more) if due and more else due
+
     def in_force(self) -> Iterator[Extension]:
         """Yield the extensions that count: not those that a later one replaces or takes back."""
         latest = {

@@ -143,13 +143,8 @@ class Publisher:
 
     def may_see(self, student: str, exercise: str) -> bool:
         """Tell whether a student may see feedback on an exercise now."""
-        due = self._due(student, exercise)
+        due = self.deadlines.due_of(student, exercise)
         return self.settings.shows != AFTER_DUE_DATE or due is None or due < datetime.now(UTC)
-
-    def _due(self, student: str, exercise: str) -> datetime | None:
-        due = self.deadlines.due.get(exercise)
-        more = self.deadlines.extension(student, exercise)
-        return due + more if due and more else due
 
     def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
@@ -165,7 +160,7 @@ class Publisher:
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
             # If the page of this hand-in was published before, then that copy stays.
             return None if row.published else Answer(SUPERSEDED)
-        due = self._due(row.student, row.exercise)
+        due = self.deadlines.due_of(row.student, row.exercise)
         if due and not self.may_see(row.student, row.exercise):
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")

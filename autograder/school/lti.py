@@ -367,11 +367,10 @@ def _visibility(course: Course) -> Callable[[Grade], bool]:
 
     def is_visible(grade: Grade) -> bool:
         student, exercise = grade["student_id"], grade["assignment"]
-        due = dates.due.get(exercise)
+        due = dates.due_of(student, exercise)
         if shows == POINTS or due is None:
             return shows in (POINTS, AFTER_DUE_DATE)
-        more = dates.extension(student, exercise)
-        return (due + more if more else due) < datetime.now(UTC)
+        return due < datetime.now(UTC)
 
     return is_visible
 

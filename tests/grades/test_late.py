@@ -118,6 +118,17 @@ def test_a_date_without_a_time_is_the_end_of_that_day(course):
 EXTENSION = '\n[[extension]]\nstudent = "ada"\nexercise = "01-toy"\ntime = "3d"\n'
 
 
+def test_a_day_of_an_extension_has_24_hours_when_the_clock_changes(course):
+    deadlines.path_of(course).write_text(
+        'timezone = "Europe/Berlin"\n[due]\n01-toy = 2026-03-28T23:59:00\n' + EXTENSION,
+        encoding="utf-8",
+    )
+    dates = deadlines.read(course)
+    assert deadlines.utc(dates.due_of("ada", "01-toy")) == datetime(2026, 3, 31, 22, 59)
+    assert deadlines.utc(dates.due_of("ben", "01-toy")) == datetime(2026, 3, 28, 22, 59)
+    assert dates.due_of("ada", "02-toy") is None
+
+
 def test_the_last_extension_counts_and_none_takes_it_back(course):
     path = deadlines.path_of(course)
     path.write_text(DATES + EXTENSION + EXTENSION.replace("3d", "12h"), encoding="utf-8")
