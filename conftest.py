@@ -8,18 +8,15 @@ leaves running.
 tab of it.
 """
 
-import functools
-import http.server
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
+import chromium
 import pytest
-from browser_tools import CHROMIUM, QUIET
+from browser_tools import QUIET
 from filelock import FileLock
 from processes import STARTED_BY, assert_nothing_left, still_running
 
@@ -134,11 +131,6 @@ def toy(tmp_path_factory):
     return released(tmp_path_factory.mktemp("a course"))
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="session")
 def isolated():
     """Make sure that submissions can be isolated here; without, say why the test is left out (in
@@ -166,22 +158,17 @@ def html():
 @pytest.fixture(scope="session")
 def site(html):
     """The address of the built book, without a slash at the end, served from 127.0.0.1."""
-    handler = functools.partial(_Quiet, directory=str(html))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with chromium.served(html) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
 def browser():
     """One headless Chromium for the whole run; without one, tests skip here and fail in CI."""
-    executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    executable = chromium.executable()
     if executable is None:
         reason = (
-            f"no browser: none of {', '.join(CHROMIUM)} is installed (Debian: apt-get "
+            f"no browser: none of {', '.join(chromium.NAMES)} is installed (Debian: apt-get "
             "install chromium)"
         )
         if os.environ.get("CI", "").lower() in ("1", "true"):
@@ -189,12 +176,12 @@ def browser():
         print(reason)
         pytest.skip(reason)
     sync_api = pytest.importorskip("playwright.sync_api")
-    # Chromium refuses to sandbox itself for root only; everyone else keeps the sandbox.
-    arguments = QUIET + (["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [])
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
-        yield chromium
-        chromium.close()
+        launched = playwright.chromium.launch(
+            executable_path=executable, args=[*QUIET, *chromium.arguments()]
+        )
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ BEGIN = "import sys, time\n_since = time.perf_counter(), time.process_time()"
 END = f"""
 [time.perf_counter() - _since[0], time.process_time() - _since[1], [own for own in {LARGE} if own in sys.modules]]
 """  # noqa: E501
-# Numbers that are no listed answer's.
+# The right answer with other numbers, which are no listed answer's.
 UNLISTED = """
 _right = {name}
 

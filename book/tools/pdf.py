@@ -10,19 +10,14 @@ file where it is there.
 """
 
 import argparse
-import functools
 import html
-import http.server
-import os
 import re
-import shutil
 import sys
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
+import chromium
 import editions
 import yaml
 from babel.support import Translations
@@ -32,7 +27,6 @@ NAME = "attention-by-hand.pdf"
 HIDDEN = 'class="abh-pdf" hidden'
 PARTS = 2
 """How many parts of _toc.yml are printed: the chapters, and what is at hand."""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SETTLED = """async () => {
     for (const image of document.images) image.loading = "eager";
     await window.MathJax?.startup?.promise;
@@ -125,32 +119,6 @@ def _words(language):
     if language == editions.SOURCE:
         return str
     return Translations.load(str(editions.LOCALE), [language], domain="extensions").gettext
-
-
-@contextmanager
-def served(folder):
-    """Serve a folder on a free port; give its address."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def chromium():
-    """Return the path of a Chromium."""
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        raise Refused(
-            f"Chromium prints the PDF, and none of {', '.join(CHROMIUM)} is here. Debian: apt "
-            "install chromium"
-        )
-    return program
 
 
 def print_page(tab, url, before):
@@ -325,7 +293,12 @@ def main(arguments=None):
     )
     wanted = parser.parse_args(arguments).languages or known
     try:
-        program = chromium()
+        program = chromium.executable()
+        if program is None:
+            raise Refused(
+                f"Chromium prints the PDF, and none of {', '.join(chromium.NAMES)} is here. "
+                "Debian: apt install chromium"
+            )
         if not (editions.HTML / "book" / "index.html").exists():
             raise Refused("The book is not built yet. Run: python course.py book")
         if strange := set(wanted) - set(known):
@@ -335,10 +308,8 @@ def main(arguments=None):
         return 1
     from playwright.sync_api import sync_playwright
 
-    # it refuses to be root's
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with served(editions.HTML) as site, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=sandbox)
+    with chromium.served(editions.HTML) as site, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=chromium.arguments())
         for language in wanted:
             path = editions.HTML / editions.folder(language) / NAME
             print_edition(browser, site, language, path, lambda text: print(text, flush=True))

@@ -1,8 +1,7 @@
-"""The browser that tests look for, and axe, which finds on a page what not everyone can use."""
+"""How tests start a browser, and axe, which finds on a page what not everyone can use."""
 
 from pathlib import Path
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A fresh profile would otherwise phone home, which is noise in a test that asserts that nothing
 # does.
 QUIET = [
