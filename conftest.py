@@ -30,6 +30,7 @@ HTML = ROOT / "_build" / "html"
 
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
+# What tests start inherits it; `processes.py` finds by it what they leave running.
 os.environ[STARTED_BY] = str(os.getpid())
 # A run in the background ignores SIGINT, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,13 +62,15 @@ LONGEST = [
 
 
 def pytest_configure(config):
-    """Leave out warnings that are none; named in pyproject.toml, their modules would load before
-    `startup.begin`.
+    """Ignore some warnings of libraries.
+
+    In pyproject.toml they would be named by class, and pytest would import their modules before
+    `startup.begin` runs.
     """
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
-    # Said when the collector comes by, of whatever test is running then: a pipe of the browser's,
-    # of an ended worker.
+    # It comes when garbage is collected, in a test that is not its cause: of a pipe of the browser
+    # or of an ended worker.
     config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
@@ -78,15 +81,14 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
 def pytest_collection_modifyitems(items):
-    """Mark as slow what takes a costly fixture or is long itself; put the longest modules first."""
+    """Mark tests as slow that take a costly fixture or are long themselves; put the longest modules
+    first.
+    """
     for item in items:
         if COSTLY & set(item.fixturenames) or any(mark.name == "long" for mark in item.own_markers):
             item.add_marker(pytest.mark.slow)
-    items.sort(
-        key=lambda item: (
-            LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
-        )
-    )
+    place = {module: number for number, module in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(autouse=True)

@@ -249,7 +249,7 @@ class EditionBuilder(StandaloneHTMLBuilder):
         """Leave out the pages that are English only: this is where the set of all is known."""
         docnames -= {name for name in docnames if not self._has(name)}
         super().prepare_writing(docnames)
-        # page: [parent, previous, next]; what comes next here is in the edition, too
+        # page: [parent, previous, next]. A page that is not in the edition is skipped.
         relations = self.relations
         for name in filter(self._has, relations):
             for side in (1, 2):
@@ -442,13 +442,11 @@ def is_cell(node):
 
 
 def is_page_html(node):
-    """Tell whether a node is a page's own HTML, which may begin what unfolds."""
-    raw = (
-        isinstance(node, nodes.raw)
-        and node.get("format") == "html"
-        and node.get("translatable", True)
-    )
-    return raw and not self_or_ancestor(node, is_output_or_front_matter)
+    """Tell whether a node is a page's own HTML, which may have the summary of a <details>."""
+    if not isinstance(node, nodes.raw) or node.get("format") != "html":
+        return False
+    translatable = node.get("translatable", True)
+    return translatable and not self_or_ancestor(node, is_output_or_front_matter)
 
 
 def is_output_or_front_matter(node):
@@ -643,8 +641,8 @@ def patch_html(app, exception):
 
 
 def parse_once():
-    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and
-    throws away the rest.
+    """Parse each translation once, not twice: Sphinx first parses all of them for titles and terms,
+    and forgets the others.
     """
     parse, waiting = i18n.publish_msgstr, {}
 

@@ -1,9 +1,9 @@
-"""Says for each term of the glossary where a chapter tells it.
+"""Says for each term of the glossary where a chapter explains it.
 
 The place is found, not written down, in the English text, which a node keeps when it is translated:
 the first section that has the term in bold, or as its heading or a box's, chapters before what goes
-deeper; or else the first one with the term in its heading. A term that no chapter tells so gets no
-link, and fails a test.
+deeper; or else the first one with the term in its heading. A term that no chapter explains so gets
+no link, and fails a test.
 
 In Chinese the terms are in the order of their sounds.
 """
@@ -61,7 +61,7 @@ def sections(env):
 
 
 def tell(app, doctree, docname):
-    """Add to each term's line the link to where it is told."""
+    """Add to each term's line the link to where it is explained."""
     terms = [
         item
         for book in doctree.findall(addnodes.glossary)

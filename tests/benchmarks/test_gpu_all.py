@@ -29,14 +29,6 @@ MACHINE = {"device": "a card", "date": "2026-01-01", "torch": "9"}
 RIGHT = {"out, float32": 1e-7}
 
 
-@pytest.fixture(scope="module")
-def benchmarks():
-    """Imports a module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARK.parent))
-        yield importlib.import_module
-
-
 @pytest.fixture
 def gpu(benchmarks):
     """The command's module."""
