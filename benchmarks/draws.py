@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=len(draws.SEEDS), help="how many seeds")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    # Exercises begin with a number; functions cannot.
     numbers = tuple(name for name in options.names if name[0].isdigit())
     functions = {name for name in options.names if not name[0].isdigit()}
     seeds = tuple(range(1, options.seeds + 1))

@@ -125,7 +125,7 @@ def measured(count, exercise, notebooks, seconds):
         course, exchange = course_in(Path(folder), exercise)
         watch = Watch(course)
         try:
-            watch.until(lambda: watch.events)
+            watch.until(lambda: watch.events)  # it has begun
             before = watch.idle(seconds)
             began = time.monotonic()
             for student, text in notebooks[:count]:

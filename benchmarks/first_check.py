@@ -54,6 +54,7 @@ def cells(folder):
             if call and call.points:
                 break
     *before, check = found
+    # The first wrong answer that is listed, for the function of that check.
     listed = next(iter(answers.listed(call.subject, "wrong")))
     wrong = {
         "listed": answers.cell(call.subject, listed),
@@ -72,6 +73,7 @@ def measured(folder, code):
             folder, Path(place) / folder.name, ignore=shutil.ignore_patterns("__pycache__")
         )
         notebook = NotebookClient(notebook, resources={"metadata": {"path": own}}).execute()
+    # The last two results: that of the check cell, and that of END.
     *_, points, (clock, processor, loaded) = (
         ast.literal_eval(output.data["text/plain"])
         for cell in notebook.cells

@@ -355,6 +355,7 @@ def translate_figures(app, doctree):
         for model in state["state"].values():
             if isinstance(model["state"].get("text"), dict):
                 model["state"]["text"] = translated(model["state"]["text"])
+        # It is within a <script>, which "</script>" in a text would end.
         body = json.dumps(state).replace("</", r"<\/")
         files[STATE] = (address, {**attributes, "body": body})
 
@@ -591,7 +592,8 @@ def remove_shared_static(app, exception):
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
-    for path in sorted(static.rglob("*"), reverse=True):  # what is in a folder, then the folder
+    # In reverse: what is in a folder comes before the folder, which has to be empty.
+    for path in sorted(static.rglob("*"), reverse=True):
         if path.is_dir():
             path.rmdir()
         elif path.name not in EDITION_STATIC_FILES or path.parent != static:

@@ -72,7 +72,7 @@ def tell(app, doctree, docname):
     if app.config.language.startswith("zh"):
         for parent in {id(item.parent): item.parent for item in terms}.values():
             parent[:] = sorted(parent.children, key=sound)
-    all_sections = list(sections(app.env))
+    all_sections = list(sections(app.env))  # read once: each page comes from the disk
     for item in terms:
         expression = pattern(item[0].rawsource or item[0].astext())
         explained = (
@@ -105,6 +105,7 @@ def heading(section):
 
 def link(app, docname, page, section):
     """Return the link to a section: the chapter's number and the section's title."""
+    # A chapter may have several pages: only its first one is named by the chapter's number alone.
     number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
     title = heading(section)
     itself = not isinstance(section.parent, nodes.section)  # the page
