@@ -8,18 +8,15 @@ leaves running.
 tab of it.
 """
 
-import functools
-import http.server
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
+import chromium
 import pytest
-from browser_tools import CHROMIUM, QUIET
+from browser_tools import QUIET
 from filelock import FileLock
 from processes import STARTED_BY, assert_nothing_left, still_running
 
@@ -33,6 +30,7 @@ HTML = ROOT / "_build" / "html"
 
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
+# What tests start inherits it; `processes.py` finds by it what they leave running.
 os.environ[STARTED_BY] = str(os.getpid())
 # A run in the background ignores SIGINT, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,13 +62,15 @@ LONGEST = [
 
 
 def pytest_configure(config):
-    """Leave out warnings that are none; named in pyproject.toml, their modules would load before
-    `startup.begin`.
+    """Ignore some warnings of libraries.
+
+    In pyproject.toml they would be named by class, and pytest would import their modules before
+    `startup.begin` runs.
     """
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
-    # Said when the collector comes by, of whatever test is running then: a pipe of the browser's,
-    # of an ended worker.
+    # It comes when garbage is collected, in a test that is not its cause: of a pipe of the browser
+    # or of an ended worker.
     config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
@@ -81,15 +81,14 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
 def pytest_collection_modifyitems(items):
-    """Mark as slow what takes a costly fixture or is long itself; put the longest modules first."""
+    """Mark tests as slow that take a costly fixture or are long themselves; put the longest modules
+    first.
+    """
     for item in items:
         if COSTLY & set(item.fixturenames) or any(mark.name == "long" for mark in item.own_markers):
             item.add_marker(pytest.mark.slow)
-    items.sort(
-        key=lambda item: (
-            LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
-        )
-    )
+    place = {module: number for number, module in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(autouse=True)
@@ -134,11 +133,6 @@ def toy(tmp_path_factory):
     return released(tmp_path_factory.mktemp("a course"))
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="session")
 def isolated():
     """Make sure that submissions can be isolated here; without, say why the test is left out (in
@@ -166,22 +160,17 @@ def html():
 @pytest.fixture(scope="session")
 def site(html):
     """The address of the built book, without a slash at the end, served from 127.0.0.1."""
-    handler = functools.partial(_Quiet, directory=str(html))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with chromium.served(html) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
 def browser():
     """One headless Chromium for the whole run; without one, tests skip here and fail in CI."""
-    executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    executable = chromium.executable()
     if executable is None:
         reason = (
-            f"no browser: none of {', '.join(CHROMIUM)} is installed (Debian: apt-get "
+            f"no browser: none of {', '.join(chromium.NAMES)} is installed (Debian: apt-get "
             "install chromium)"
         )
         if os.environ.get("CI", "").lower() in ("1", "true"):
@@ -189,12 +178,12 @@ def browser():
         print(reason)
         pytest.skip(reason)
     sync_api = pytest.importorskip("playwright.sync_api")
-    # Chromium refuses to sandbox itself for root only; everyone else keeps the sandbox.
-    arguments = QUIET + (["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [])
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
-        yield chromium
-        chromium.close()
+        launched = playwright.chromium.launch(
+            executable_path=executable, args=[*QUIET, *chromium.arguments()]
+        )
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

@@ -27,69 +27,70 @@ READ = (
     "book/[0-9][0-9]-*/*.py",
     "course.py",
 )
-UNREAD = (
-    "CHANGELOG.md",
-    "changelog.d/",
-    "locale/",
-    "/test_figure_",
-    "right_answers.py",
-    "specifications.py",
-)
+UNREAD = ("CHANGELOG.md", "changelog.d/", "locale/")
+UNREAD += ("/test_figure_", "right_answers.py", "specifications.py")
 WITH_HELP = re.compile(r"autograder/commands/|course\.py$|.*/checks\.py$")
 """Where docstrings are read as well: they are a command's help, or a check's sentence."""
 LEAST_WORDS = 3
 """A string of fewer words in a program is a name, and no text."""
+# Formulas, code, roles, the targets of links, tags, addresses, and places for values.
 NO_TEXT = re.compile(
     r"\$\$.*?\$\$|\$[^$\n]+\$|\{(?:math|glue|cite\S*|eval)\}`[^`]*`|``[^`]+``|`[^`]*`|\]\([^)]*\)|<[^>]*>|https?://\S+|\{[^{}]*\}",
     re.DOTALL,
 )
+# The info strings of fenced blocks that have no prose in them: these directives, and any language.
 NOT_READ = re.compile(r"\{(code-cell|math|raw|code-block|mermaid|toctree|glossary-table)\}|[a-z]*$")
+# Between two sentences.
 SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*_]*[A-Z`x$])")
+
+
+FENCE = re.compile(r"(`{3,}|:{3,}|~{3,})(.*)")
+# The fields of front matter that are read.
+HEAD_FIELD = re.compile(r"(description|needs|learn|about): (.*)")
+# What begins a paragraph: items, headings, quotes, rows, a directive's options, labels, comments.
+BEGINS = re.compile(r"([-*+]|\d+\.|#+|>|\|)\s|:\w[\w-]*:|\(.*\)=$|<!--|%")
+# Comments, labels, and the options of a directive that are no prose.
+IGNORED = re.compile(
+    r"(:(?!name|class|width|align|label)\w[\w-]*: "
+    r"?)?(<!--|\(.*\)=$|%|:(name|class|width|align|label):)"
+)
 
 
 def paragraphs(text, first=1):
     """Yield the paragraphs, items and cells of a Markdown text, each with its line; no code, no
     comments.
     """
-    fence, lines, begun = [], [], first
+    fences, lines, begun = [], [], first  # the open fenced blocks; the paragraph so far
     in_head = text.startswith("---\n")
     for number, line in enumerate(text.splitlines(), first):
         bare = line.strip()
         if in_head:
             in_head = number == first or bare != "---"
-            if field := re.match(r"(description|needs|learn|about): (.*)", bare):
+            if field := HEAD_FIELD.match(bare):
                 yield number, field[2]
             continue
-        mark = re.match(r"(`{3,}|:{3,}|~{3,})(.*)", bare)
-        if mark:
-            if lines:
-                yield begun, " ".join(lines)
-                lines = []
-            if fence and not mark[2].strip() and len(mark[1]) >= len(fence[-1][0]):
-                fence.pop()
-            elif not any(skipped for _, skipped in fence):
-                fence.append((mark[1], bool(NOT_READ.match(mark[2].strip())) and mark[1][0] != ":"))
-            continue
-        if any(skipped for _, skipped in fence):
-            continue
-        new = not bare or re.match(r"([-*+]|\d+\.|#+|>|\|)\s|:\w[\w-]*:|\(.*\)=$|<!--|%", bare)
-        if new and lines:
+        mark = FENCE.match(bare)
+        skipped = any(is_skipped for _, is_skipped in fences)
+        begins = bool(mark) or (not skipped and (not bare or BEGINS.match(bare)))
+        if begins and lines:
             yield begun, " ".join(lines)
             lines = []
-        if not bare or re.match(
-            r"(:(?!name|class|width|align|label)\w[\w-]*: "
-            r"?)?(<!--|\(.*\)=$|%|:(name|class|width|align|label):)",
-            bare,
-        ):
+        if mark:
+            marks, info = mark[1], mark[2].strip()
+            # As in CommonMark, a fence is closed by a bare one of at least its length.
+            if fences and not info and len(marks) >= len(fences[-1][0]):
+                fences.pop()
+            elif not skipped:
+                fences.append((marks, bool(NOT_READ.match(info)) and marks[0] != ":"))
+        elif skipped or not bare or IGNORED.match(bare):
             continue
-        if bare.startswith("|"):
-            yield from (
-                (number, cell) for cell in re.split(r"(?<!\\)\|", bare) if cell.strip(" -:")
-            )
-            continue
-        if not lines:
-            begun = number
-        lines.append(re.sub(r"^([-*+]|\d+\.|#+|>)\s+|^:\w[\w-]*:\s*", "", bare))
+        elif bare.startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", bare):
+                if cell.strip(" -:"):
+                    yield number, cell
+        else:
+            begun = begun if lines else number
+            lines.append(re.sub(r"^([-*+]|\d+\.|#+|>)\s+|^:\w[\w-]*:\s*", "", bare))
     if lines:
         yield begun, " ".join(lines)
 
@@ -107,32 +108,23 @@ def of_notebook(text):
             yield number, comment[1]
 
 
-def is_text(node):
-    """Tell whether a module, class or function begins with a docstring."""
-    return ast.get_docstring(node, clean=False) is not None
-
-
 def of_program(text, with_help):
     """Yield the texts of a program: its strings of several words, with their lines; docstrings
     only with its help.
     """
-    tree = ast.parse(text)
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    if with_help:
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-        alone -= {
-            id(node.body[0].value)
-            for node in ast.walk(tree)
-            if isinstance(node, documented) and is_text(node)
-        }
-    joined = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
-    for node in ast.walk(tree):
-        if id(node) in alone or id(node) in joined:
+    every = list(ast.walk(ast.parse(text)))
+    left_out = set()
+    for node in every:
+        if isinstance(node, ast.Expr):  # a string by itself: a docstring, or a comment
+            left_out.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):  # read as a whole
+            left_out.update(map(id, node.values))
+    for node in every if with_help else ():
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            left_out.discard(id(node.body[0].value))
+    for node in every:
+        if id(node) in left_out:
             continue
         string = ""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -37,6 +37,7 @@ def names(lines):
 if __name__ == "__main__":
     locks, pinned = [COURSE], names(compiled("book", COURSE))
     for group, lock in BEYOND.items():
+        # The files before this one constrain it, so that all of them can be installed together.
         constraints = [part for earlier in locks for part in ("--constraint", earlier.name)]
         every = compiled(group, lock, *constraints)
         new = [line for line in every if line.partition("==")[0] not in pinned]

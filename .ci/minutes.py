@@ -15,10 +15,12 @@ import english
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS_A_MINUTE, FORMULA, LINE, SELFTEST = 150, 15, 4, 45  # the last three in seconds
-PENCIL = 3
+PENCIL = 3  # times as long as reading
+# A fenced block: its fence, its directive or language, what is in it.
 BLOCK = re.compile(r"^(`{3,})\{?([\w-]*)\}?[^\n]*\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 FORMULAS = re.compile(r"^\$\$.*?\$\$$", re.MULTILINE | re.DOTALL)
 HIDDEN = re.compile(r"^:?tags:.*\bremove-(cell|input)\b", re.MULTILINE)
+# Of a code cell: in YAML between dashes, or a line for each.
 OPTIONS = re.compile(r"\A(---\n.*?\n---\n|(?::[\w-]+:[^\n]*\n)*)", re.DOTALL)
 BY_HAND = re.compile(r"^## [^\n]*\b[Bb]y hand\b.*?(?=^## )", re.MULTILINE | re.DOTALL)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("sphinx", "myst-parser")
+# Not pinned: these packages, and what they need in a version of their own.
 FREE = re.compile(r"sphinx|myst-parser|docutils|markdown-it-py|mdit-py-plugins|alabaster")
-"""What comes in the version that these need."""
 SHOWN = 40  # lines of the log of a build that failed
 BUILD = """
 import sys
@@ -44,16 +44,8 @@ def main():
         constraints.write_text(
             "\n".join(pin for pin in pins if "==" in pin and not FREE.match(pin)), encoding="utf8"
         )
-        pip = (
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--upgrade",
-            "--constraint",
-            constraints,
-        )
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--upgrade")
+        pip = (*pip, "--constraint", constraints)
         install = subprocess.run(
             [*pip, "--target", packages, *PACKAGES], stderr=subprocess.PIPE, text=True
         )
@@ -69,16 +61,13 @@ def main():
             stderr=subprocess.STDOUT,
             text=True,
         )
-    *log, versions = build.stdout.splitlines() or [""]
+    *log, versions = build.stdout.splitlines() or [""]  # BUILD prints the versions last
     seconds = time.monotonic() - begun
     if build.returncode == 0:
         print(f"The book was built with {versions}, in {seconds:.0f} s.")
     else:
-        print(
-            "\n".join(
-                [*log[-SHOWN:], versions, "The newest Sphinx and MyST do not build the book."]
-            )
-        )
+        print(*log[-SHOWN:], versions, sep="\n")
+        print("The newest Sphinx and MyST do not build the book.")
     return build.returncode
 
 

@@ -30,6 +30,7 @@ def pytest_collection_modifyitems(config, items):
 def part_of(item, parts):
     """Return the number of the part that a test belongs to."""
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
+    # By a digest, not by place: a new test moves no other one to another part.
     file = item.nodeid.partition("::")[0]
     digest = hashlib.sha256(f"{file} {parameters}".encode()).digest()
     return int.from_bytes(digest) % parts

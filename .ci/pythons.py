@@ -24,8 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLD = "3.12"  # the last Python for which NumPy 2.0 has wheels
 PURE = ("jieba",)  # has no wheel, and nothing to compile
-ODD = "Kurs & Übung 注意力"
+ODD = "Kurs & Übung 注意力"  # a folder with spaces, a sign of the shell, and letters beyond ASCII
 SHOWN = 60  # lines of the log of what failed
+# Debian's Python without its venv package lacks `ensurepip`.
 MAKES_ENVIRONMENTS = "import ensurepip, sys, venv; print('%d.%d.%d' % sys.version_info[:3])"
 
 
@@ -86,22 +87,19 @@ def run(name, folder, *commands, **variables):
     Return whether all of them passed. No command runs after one that failed.
     """
     begun, log = time.monotonic(), folder / "log"
+    # Another Python would import what these name for this one.
     environment = {
         key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")
     }
-    environment |= variables
+    options = {"cwd": folder, "env": environment | variables, "stderr": subprocess.STDOUT}
     with log.open("w", encoding="utf-8") as out:
-        results = (
-            subprocess.run(
-                command, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT
-            )
-            for command in commands
-        )
+        # lazily: `all` ends at the first command that fails
+        results = (subprocess.run(command, stdout=out, **options) for command in commands)
         passed = all(result.returncode == 0 for result in results)
     took = (time.monotonic() - begun) / 60
     print(f"{name}: {'fine' if passed else 'FAILED'} after {took:.1f} minutes", flush=True)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    if passed:
+    if passed:  # the line with the versions that tests/helpers/student.py prints
         shown = [line for line in lines if re.match(r"\w+ \w+, Python 3", line)]
     else:
         shown = lines[-SHOWN:]
@@ -117,51 +115,33 @@ def clone(folder, name="course"):
 
 def as_newcomer(python, folder):
     """Run `python course.py` from nothing, where names are not plain."""
+    # The folder to run in does not exist yet, so a shell goes there.
     script = ["-c", 'cd "$1" && exec "$0" course.py', str(python), ODD]
-    return run(
-        f"python course.py with {python}",
-        folder,
-        clone(folder, ODD),
-        ["sh", *script],
-        LANG="C",
-        LC_ALL="C",
-    )
+    commands = (clone(folder, ODD), ["sh", *script])
+    return run(f"python course.py with {python}", folder, *commands, LANG="C", LC_ALL="C")
 
 
 def as_student(python, constraints, versions, folder):
     """Solve the exercises with what students install, in an environment of its own."""
     (folder / "constraints.txt").write_text("\n".join(constraints), encoding="utf-8")
     venv_python = str(folder / "venv" / "bin" / "python")
+    pip = [venv_python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     return run(
         f"the exercises with {python}, {versions}",
         folder,
         clone(folder),
+        # released by .venv's Python: students don't have what that needs
         ["sh", "-c", 'cd course && exec "$0" -m autograder release', sys.executable],
         [str(python), "-m", "venv", "venv"],
-        [
-            venv_python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--constraint",
-            "constraints.txt",
-            *PROJECT["dependencies"],
-        ],
+        [*pip, *PROJECT["dependencies"]],
         [venv_python, "course/tests/helpers/student.py", "course/exercises", "course/solutions"],
     )
 
 
 def as_promised(version, folder):
     """See that each pin has a wheel for a Python that is not here."""
-    options = [
-        "--quiet",
-        "--dry-run",
-        "--ignore-installed",
-        "--no-deps",
-        "--python-version",
-        version,
-    ]
+    options = ["--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
+    options += ["--python-version", version]
     wheels = ["--only-binary=:all:", f"--no-binary={','.join(PURE)}", "--target", "none"]
     pins = ["--requirement", str(ROOT / "requirements.txt")]
     return run(
@@ -194,7 +174,7 @@ def parts(pythons_here, venv_version, turn=None):
         if version not in pythons_here and version != venv_version
     ]
     long = [*newest, *students, least_ones]
-    if turn is not None:
+    if turn is not None:  # of twelve, the first part has turn 0, the second one turn 4, and so on
         long = [part for index, part in enumerate(long) if (turn - 4 * index) % 12 == 0]
     return [*long, *missing]
 

@@ -18,6 +18,7 @@ import argparse
 import json
 import warnings
 from collections import Counter
+from pathlib import Path
 
 from rich.console import Console
 
@@ -46,12 +47,11 @@ def recorded():
 
 def state(folder):
     """Return a fingerprint of what decides the counts."""
-    tools = [mutants.__file__, rewrites.__file__]
+    tools = [Path(mutants.__file__), Path(rewrites.__file__)]
     files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), *tools]
-    # However git ends lines on this system.
-    return digest_of(*(loader.Path(file).read_bytes().replace(b"\r\n", b"\n") for file in files))[
-        :16
-    ]
+    # The same, whether git ends lines as Windows does or not.
+    texts = (file.read_bytes().replace(b"\r\n", b"\n") for file in files)
+    return digest_of(*texts)[:16]
 
 
 def of_pairs(exercise, subject):
@@ -62,12 +62,14 @@ def of_pairs(exercise, subject):
         if not outcome.killed:
             out.print(f"  {subject}: accepted: {pair.name}", style="red")
             counts["accepted"] += 1
-        elif outcome.cause or outcome.relation:
-            counts["cause" if outcome.cause else "relation"] += 1
+        elif outcome.cause:
+            counts["cause"] += 1
+        elif outcome.relation:
+            counts["relation"] += 1
+        elif outcome.raised or outcome.explained or not outcome.ended:
+            counts["words"] += 1
         else:
-            counts[
-                "words" if outcome.raised or outcome.explained or not outcome.ended else "nothing"
-            ] += 1
+            counts["nothing"] += 1
     return dict(counts)
 
 
@@ -80,8 +82,10 @@ def counted(exercise, subject):
         report = exercise.suite.examine(subject, answer, seed=SEED, diagnosis=False)
         lost.append((answer.__name__, answer_trials.lost(report)))
     most = SLOW.get(exercise.folder.name, rewrites.MOST)
-    anew = [(own.name, why) for own, why in rewrites.try_rewrites(exercise, subject, most, SEED)]
-    for name, why in lost + anew:
+    rewritten = [
+        (own.name, why) for own, why in rewrites.try_rewrites(exercise, subject, most, SEED)
+    ]
+    for name, why in lost + rewritten:
         if why:
             out.print(f"  {subject}: {name} {why}", style="red")
     return {
@@ -91,8 +95,8 @@ def counted(exercise, subject):
         "right": len(lost),
         "right_rejected": sum(bool(why) for _name, why in lost),
         "pairs": of_pairs(exercise, subject),
-        "rewrites": len(anew),
-        "rewrites_rejected": sum(bool(why) for _name, why in anew),
+        "rewrites": len(rewritten),
+        "rewrites_rejected": sum(bool(why) for _name, why in rewritten),
     }
 
 

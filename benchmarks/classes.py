@@ -23,14 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED = 1
 STUB = "raise NotImplementedError()"
 RIGHT, WRONG, ERROR = "right", "wrong", "error"
-# Of every ten students in a row, so that the first few are like the class as a whole.
+# The kinds of ten students in a row, so that the first few are like the class as a whole.
 KINDS = {"right": [RIGHT] * 10, "mixed": [RIGHT] * 5 + [WRONG] * 4 + [ERROR]}
-MOST_WRONG = 3
+MOST_WRONG = 3  # wrong answers of one student
 
 
 @dataclass
 class Student:
-    """One submission: whose it is, what kind of student that is, and which answer stands in each
+    """One submission: whose it is, what kind of student that is, and which answer is in each
     written cell.
 
     `answers` has a label for each: "solution", the name of the listed answer, or the name of the
@@ -51,7 +51,7 @@ def answers_of(name):
     return AnswerCells(ROOT / "solutions" / name, released)
 
 
-# What ends in an error: each makes such a cell of a released one.
+# What ends in an error: each function makes such a cell of a released one.
 
 
 def _left_unwritten(stub, number):
@@ -92,19 +92,26 @@ def students(answers, kind, count, seed=SEED):
     for number in range(count):
         block, place = divmod(number, len(KINDS[kind]))
         kinds = list(KINDS[kind])
+        # Each block and each student has its own seed: a larger class begins with the same ones.
         Random(f"{seed} {answers.name} {kind} block {block}").shuffle(kinds)
         rng = Random(f"{seed} {answers.name} {kind} {number}")
         found.append(_student(answers, f"student{number:04d}", kinds[place], number, rng))
     return found
 
 
-def _student(answers, name, kind, number, rng):
-    faulty = set()
+def _faulty(answers, kind, rng):
+    """Draw the functions that a student of a kind gets wrong."""
     if kind == WRONG:
-        with_wrong = [subject for subject in answers.subjects if answers.listed(subject, WRONG)]
-        faulty = set(rng.sample(with_wrong, rng.randint(1, min(MOST_WRONG, len(with_wrong)))))
-    elif kind == ERROR:
-        faulty = set(rng.sample(answers.subjects, rng.randint(1, min(2, len(answers.subjects)))))
+        possible = [subject for subject in answers.subjects if answers.listed(subject, WRONG)]
+        return set(rng.sample(possible, rng.randint(1, min(MOST_WRONG, len(possible)))))
+    if kind == ERROR:
+        possible = answers.subjects
+        return set(rng.sample(possible, rng.randint(1, min(2, len(possible)))))
+    return set()
+
+
+def _student(answers, name, kind, number, rng):
+    faulty = _faulty(answers, kind, rng)
     cells, labels = {}, {}
     for grade_id, solution in answers.solutions.items():
         label, source = "solution", solution
@@ -122,9 +129,9 @@ def _student(answers, name, kind, number, rng):
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and metadata.get("solution"):
-            cell.source = (
-                f"# try {number * 100 + rng.randrange(100)}\n{cells[metadata['grade_id']]}"
-            )
+            # The number is another one for each student: no two notebooks are alike.
+            attempt = number * 100 + rng.randrange(100)
+            cell.source = f"# try {attempt}\n{cells[metadata['grade_id']]}"
         elif metadata.get("solution"):
             cell.source = f"{cells[metadata['grade_id']]}\n\n({name})"
         elif cell.cell_type == "code" and not metadata and rng.random() < 0.5:  # half of them play

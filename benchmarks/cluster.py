@@ -41,14 +41,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SIZES = {"01-qkv": 80, "07-transformer": 24}
 WORKERS = (1, 2, 4)
-# the number of workers for which there are two turns: that of the cores of the smallest machine
+# With so many workers there are two turns: as many as the smallest machine has cores.
 TWICE = 2
 STUDENTS, SIMULATED = 1000, 8
+# Parts of the measured time that a simulated worker takes: with a quarter, 8 are as fast as 32.
 SHARES = (1.0, 0.25, 0.0)
-"""Parts of the measured time that a simulated worker takes: with a quarter, eight are as fast as
-32.
-"""
 MEASURED = 24  # submissions whose work is measured, to be replayed
+# What the checks' inputs are drawn from: with the same one, two runs write the same records.
 SECRET = "the same draws for all\n"
 out = Console(width=118, highlight=False)
 
@@ -71,9 +70,9 @@ def fresh(into):
 
 
 def records(into):
-    """Return the records by student, as they were written but for the time."""
+    """Return the lines of each student's record, without that of the time."""
     entries = {}
-    for path in into.glob("autograded/*/*/grade.json"):
+    for path in graders.records(into, "*"):
         lines = path.read_text(encoding="utf8").splitlines()
         entries[path.parts[-3]] = [line for line in lines if not line.startswith('"graded_at"')]
     return entries
@@ -91,15 +90,11 @@ def expect_same(ours, theirs, count):
 
 
 def busy():
-    """Return how much of the processors other programs use, in per cent: the load still counts
-    the row before.
+    """Return how much of the processors other programs use, in percent.
+
+    The load average would still count the run before.
     """
     return psutil.cpu_percent(interval=2)
-
-
-def command(name, submitted, into, *more):
-    """Return the arguments that grade an exercise of a class into a folder."""
-    return ["-m", "autograder", "grade", name, "--submitted", submitted, "--into", into, *more]
 
 
 def timed(name, submitted, into, *more):
@@ -107,13 +102,14 @@ def timed(name, submitted, into, *more):
     the last.
     """
     start = time.time()
-    seconds, _ = graders.run(command(name, submitted, fresh(into), *more), ROOT)
+    command = graders.our_command(name, submitted, fresh(into), *more)
+    seconds, _ = graders.run(command, ROOT)
     return {"seconds": seconds, **rate_of(into, start)}
 
 
 def rate_of(into, start):
     """Return when the first record was written, and how many a second from there to the last."""
-    written = sorted(path.stat().st_mtime for path in into.glob("autograded/*/*/grade.json"))
+    written = sorted(path.stat().st_mtime for path in graders.records(into, "*"))
     return {
         "first_after": written[0] - start,
         "rate": (len(written) - 1) / max(written[-1] - written[0], 1e-9),
@@ -130,12 +126,8 @@ def measure_beside(options, known):
         submitted = make_class(options.work, name, count)
         by_workers = known.setdefault(name, {})
         for workers in options.workers:
-            entry = by_workers[str(workers)] = {
-                "n": count,
-                "local": [],
-                "cluster": [],
-                "busy": busy(),
-            }
+            entry = {"n": count, "local": [], "cluster": [], "busy": busy()}
+            by_workers[str(workers)] = entry
             for _ in range(2 if workers == TWICE else 1):
                 one, other = options.work / "local", options.work / "cluster"
                 entry["local"].append(timed(name, submitted, one, "--jobs", workers))
@@ -143,14 +135,12 @@ def measure_beside(options, known):
                     timed(name, submitted, other, "--cluster", f"local:{workers}")
                 )
                 expect_same(records(one), records(other), count)
-            rates = {
-                way: statistics.median(run["rate"] for run in entry[way])
-                for way in ("local", "cluster")
-            }
-            with_and_without = (
-                f"{rates['local']:.1f}/s without Dask, {rates['cluster']:.1f}/s with it"
+            without = statistics.median(run["rate"] for run in entry["local"])
+            with_it = statistics.median(run["rate"] for run in entry["cluster"])
+            out.print(
+                f"{count} of {name} in {workers}: {without:.1f}/s without Dask, "
+                f"{with_it:.1f}/s with it"
             )
-            out.print(f"{count} of {name} in {workers}: {with_and_without}")
             yield
 
 
@@ -162,10 +152,12 @@ def measure_kill(options, known):
     name, count = "01-qkv", max(12, round(SIZES["01-qkv"] * options.scale))
     submitted = make_class(options.work, name, count)
     calm, hurt = fresh(options.work / "calm"), fresh(options.work / "hurt")
-    graders.run(command(name, submitted, calm), ROOT)
-    process = watch.started(command(name, submitted, hurt, "--cluster", "local:2"), ROOT)
+    graders.run(graders.our_command(name, submitted, calm), ROOT)
+    command = graders.our_command(name, submitted, hurt, "--cluster", "local:2")
+    process = watch.started(command, ROOT)
     rng, kills = random.Random(classes.SEED), []
     for number in range(options.kills):
+        # Each kill has a share of the class, and happens in the middle of it.
         goal = round((number + rng.uniform(0.2, 0.8)) * count / options.kills)
         while len(records(hurt)) < goal and process.poll() is None:
             time.sleep(0.05)
@@ -184,9 +176,7 @@ def measure_kill(options, known):
 
 
 def dask_workers(process):
-    """Return Dask's worker processes below a command: those that its own process started by
-    multiprocessing.
-    """
+    """Return Dask's worker processes below a command, which its process spawned."""
     children = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(process.pid).children():
@@ -206,7 +196,8 @@ def replayed(digest, method, arguments):
     from distributed import get_worker
 
     kept = get_worker().replayed[method]
-    answer, seconds = kept[int(digest_of(arguments[0].student.encode())[:8], 16) % len(kept)]
+    number = int(digest_of(arguments[0].student.encode())[:8], 16)  # the same in each process
+    answer, seconds = kept[number % len(kept)]
     time.sleep(seconds * get_worker().share)
     return answer
 
@@ -265,7 +256,7 @@ def measured(options, name):
 
 
 def measure_writer(options, known):
-    """Grade a thousand by eight workers that only wait, and see how many a second one writer
+    """Grade a thousand with eight workers that only wait; measure how many a second one writer
     takes.
     """
     name, count = "01-qkv", round(STUDENTS * options.scale)
@@ -277,31 +268,35 @@ def measure_writer(options, known):
     }
     known.clear()
     known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[], busy=busy())
-    cluster.work = replayed
+    cluster.work = replayed  # what a worker's task runs
     for share in SHARES:
-        course, start = Course(root=ROOT, output_folder=fresh(options.work / "writer")), time.time()
         executor = Replaying(f"local:{SIMULATED}", answers, share)
-        session = Session(course, course.exercises([name]), submitted, executor=executor)
-        session.choose_sandbox(True, False, out.print)
-        begun, ended = {}, {}
-        with session:
-            for step, _, _ in session.run():
-                begun.setdefault(step, time.perf_counter())
-                ended[step] = time.perf_counter()
-        if (
-            len(records(course.output_folder)) != count
-            or graders.pages(course.output_folder, name) != count
-        ):
-            raise SystemExit(f"Not every one of {count} has a record and a page.")
-        pages = (count - 1) / (ended["page"] - begun["page"])
-        spent = {phase: 1e3 * seconds / count for phase, seconds in session.timer.seconds.items()}
-        run = {"share": share, "pages": pages, **rate_of(course.output_folder, start)}
-        run["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
-        known["runs"].append(run)
+        run = write_replayed(options, name, submitted, count, executor)
+        known["runs"].append({"share": share, **run})
         out.print(
-            f"{count} with {share:g} of the time: {run['rate']:.0f}/s graded, {pages:.0f} pages/s"
+            f"{count} with {share:g} of the time: {run['rate']:.0f}/s graded, "
+            f"{run['pages']:.0f} pages/s"
         )
         yield
+
+
+def write_replayed(options, name, submitted, count, executor):
+    """Grade a class with workers that replay; return rates, and what reading and writing took."""
+    course, start = Course(root=ROOT, output_folder=fresh(options.work / "writer")), time.time()
+    session = Session(course, course.exercises([name]), submitted, executor=executor)
+    session.choose_sandbox(True, False, out.print)
+    begun, ended = {}, {}
+    with session:
+        for step, _, _ in session.run():
+            begun.setdefault(step, time.perf_counter())
+            ended[step] = time.perf_counter()
+    into = course.output_folder
+    if len(graders.records(into, name)) != count or graders.pages(into, name) != count:
+        raise SystemExit(f"Not every one of {count} has a record and a page.")
+    pages = (count - 1) / (ended["page"] - begun["page"])
+    spent = {phase: 1e3 * seconds / count for phase, seconds in session.timer.seconds.items()}
+    writer = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
+    return {"pages": pages, **rate_of(into, start), "writer_ms": writer}
 
 
 PARTS = {"beside": measure_beside, "kill": measure_kill, "writer": measure_writer}

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from autograder.authoring import draws, loader
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before an exercise's checks import Triton
 out = Console(width=118, highlight=False)
 
 
@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=len(draws.SEEDS), help="how many seeds")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    # Exercises begin with a number; functions cannot.
     numbers = tuple(name for name in options.names if name[0].isdigit())
     functions = {name for name in options.names if not name[0].isdigit()}
     seeds = tuple(range(1, options.seeds + 1))
@@ -40,21 +41,32 @@ def main():
         if numbers and not folder.name.startswith(numbers):
             continue
         subjects = set(loader.load(folder).subjects)
-        subjects = subjects & functions if functions else subjects
+        if functions:
+            subjects &= functions
         for kind in (draws.listed, draws.written):
-            begun, tried, unlike = time.perf_counter(), 0, 0
-            for drawn in kind(folder, subjects, seeds, options.causes):
-                tried += 1
-                if not (drawn.same_points and drawn.same_cause):
-                    unlike += 1
-                    shares = " ".join(f"{share:.2f}" for share in drawn.shares)
-                    out.print(f"{drawn.subject}: {drawn.name}\n    {shares}")
-                    if options.causes:
-                        out.print(f"    {dict(Counter(drawn.causes))}")
+            begun = time.perf_counter()
+            tried, unlike = report(kind(folder, subjects, seeds, options.causes), options.causes)
             seconds = time.perf_counter() - begun
             out.print(
                 f"{folder.name}, {kind.__name__}: {unlike} of {tried} answers, {seconds:.0f} s"
             )
+
+
+def report(answers, causes):
+    """Print the answers whose result depends on the draw; return how many there are of all, and
+    of these.
+    """
+    tried = unlike = 0
+    for drawn in answers:
+        tried += 1
+        if drawn.same_points and drawn.same_cause:
+            continue
+        unlike += 1
+        shares = " ".join(f"{share:.2f}" for share in drawn.shares)
+        out.print(f"{drawn.subject}: {drawn.name}\n    {shares}")
+        if causes:
+            out.print(f"    {dict(Counter(drawn.causes))}")
+    return tried, unlike
 
 
 if __name__ == "__main__":

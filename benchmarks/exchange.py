@@ -27,16 +27,18 @@ import nbformat
 import psutil
 
 from autograder.authoring import json_entries
+from autograder.school.hand_ins import STAMP_FORMAT
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results.json"
 SETTINGS = """
 c.Exchange.root = {root!r}
 c.Watch.check_owner = False  # the whole class is one system user
-c.Watch.per_hour = 0
+c.Watch.per_hour = 0  # without a limit, for the same reason
 """
-LONGEST = 3600
+LONGEST = 3600  # seconds for a class to get its feedback
 SETTLED = 5  # seconds after a batch
+AGAIN = 3  # more hand-ins, one by one, with the watch warm
 
 
 def course_in(folder, exercise):
@@ -54,7 +56,7 @@ def course_in(folder, exercise):
 
 def submit(exchange, exercise, student, text):
     """Write a hand-in as nbgrader's `submit` does."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+    stamp = datetime.now(UTC).strftime(STAMP_FORMAT)
     letters = base64.urlsafe_b64encode(os.urandom(9)).decode()
     folder = exchange / "inbound" / f"{student}+{exercise}+{stamp}+{letters}"
     folder.mkdir()
@@ -64,7 +66,7 @@ def submit(exchange, exercise, student, text):
         ("submission_secret.txt", secrets.token_hex(64)),
     ):
         (folder / name).write_text(content, encoding="utf-8")
-    folder.chmod(0o777)
+    folder.chmod(0o777)  # last: it says that the hand-in is complete
 
 
 class Watch:
@@ -87,7 +89,7 @@ class Watch:
         return [event["seconds"] for event in self.events if event["event"] == "published"]
 
     def until(self, condition):
-        """Wait for something."""
+        """Wait until a function returns true; end with a line if the watch can't go on."""
         end = time.monotonic() + LONGEST
         while not condition():
             waits = [event["note"] for event in self.events if event["event"] == "waits"]
@@ -98,11 +100,16 @@ class Watch:
 
     def idle(self, seconds):
         """Return the share of a core, and the memory, that the idle watch takes (PSS, in MB)."""
-        everyone = [psutil.Process(self.process.pid)]
-        everyone += everyone[0].children(recursive=True)
-        before = sum(sum(each.cpu_times()[:2]) for each in everyone)
+        main = psutil.Process(self.process.pid)
+        everyone = [main, *main.children(recursive=True)]
+
+        def processor_seconds():
+            times = [each.cpu_times() for each in everyone]
+            return sum(each.user + each.system for each in times)
+
+        before = processor_seconds()
         time.sleep(seconds)
-        after = sum(sum(each.cpu_times()[:2]) for each in everyone)
+        after = processor_seconds()
         memory = [each.memory_full_info().pss / 1e6 for each in everyone]
         return {
             "cpu_percent": round(100 * (after - before) / seconds, 2),
@@ -118,7 +125,7 @@ def measured(count, exercise, notebooks, seconds):
         course, exchange = course_in(Path(folder), exercise)
         watch = Watch(course)
         try:
-            watch.until(lambda: watch.events)
+            watch.until(lambda: watch.events)  # it has begun
             before = watch.idle(seconds)
             began = time.monotonic()
             for student, text in notebooks[:count]:
@@ -128,7 +135,7 @@ def measured(count, exercise, notebooks, seconds):
             in_all = time.monotonic() - began
             waits = sorted(watch.published())
             again = []
-            for number in range(3 if count == 1 else 0):  # with the watch warm
+            for number in range(AGAIN if count == 1 else 0):
                 known = len(watch.published())
                 time.sleep(SETTLED)
                 text = notebooks[number + 1][1]
@@ -162,7 +169,7 @@ def main():
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     students = classes.students(
-        classes.answers_of(options.exercise), "mixed", max(*options.counts, 4)
+        classes.answers_of(options.exercise), "mixed", max(*options.counts, 1 + AGAIN)
     )
     notebooks = [(student.name, nbformat.writes(student.notebook)) for student in students]
     measurements = []

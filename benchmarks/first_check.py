@@ -29,7 +29,7 @@ BEGIN = "import sys, time\n_since = time.perf_counter(), time.process_time()"
 END = f"""
 [time.perf_counter() - _since[0], time.process_time() - _since[1], [own for own in {LARGE} if own in sys.modules]]
 """  # noqa: E501
-# Numbers that are no listed answer's.
+# The right answer with other numbers, which are no listed answer's.
 UNLISTED = """
 _right = {name}
 
@@ -54,6 +54,7 @@ def cells(folder):
             if call and call.points:
                 break
     *before, check = found
+    # The first wrong answer that is listed, for the function of that check.
     listed = next(iter(answers.listed(call.subject, "wrong")))
     wrong = {
         "listed": answers.cell(call.subject, listed),
@@ -72,6 +73,7 @@ def measured(folder, code):
             folder, Path(place) / folder.name, ignore=shutil.ignore_patterns("__pycache__")
         )
         notebook = NotebookClient(notebook, resources={"metadata": {"path": own}}).execute()
+    # The last two results: that of the check cell, and that of END.
     *_, points, (clock, processor, loaded) = (
         ast.literal_eval(output.data["text/plain"])
         for cell in notebook.cells

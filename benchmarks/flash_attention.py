@@ -1,11 +1,10 @@
-"""Exact attention that never holds n x n: one Triton kernel forward, two backward, in fp16, bf16
-and fp32.
+"""Exact attention that never stores n x n numbers: one Triton kernel forward, two backward, in
+fp16, bf16 and fp32.
 
     out = flash_attention(q, k, v, causal=True)  # differentiable
-    out, lse = flash_attention_forward(q, k, v)  # with the log-sum-exp of each row of scores, (b,
-    h, n)
+    out, lse = flash_attention_forward(q, k, v)  # lse: log-sum-exp of each row of scores, (b, h, n)
 
-A program owns a block of rows and walks over the tiles of the other axis; a tile of scores lives on
+A program owns a block of rows and walks over the tiles of the other axis. A tile of scores stays on
 the chip, between two matrix products, and is never written to memory. Rows are queries forward and
 for dQ, keys for dK and dV.
 
@@ -23,7 +22,7 @@ import triton
 import triton.language as tl
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-# exp(x) = exp2(x LOG2_E), and exp2 is an instruction of the chip
+# exp(x) = exp2(x LOG2_E), and exp2 is an instruction of the chip.
 LOG2_E = tl.constexpr(math.log2(math.e))
 LOG_2 = tl.constexpr(math.log(2))
 # One compiled kernel for all lengths and counts of heads: 1 and multiples of 16 are nothing
@@ -44,9 +43,9 @@ class Blocks(NamedTuple):
 
 # By kernel, by bytes of a number, by the width of a head (rounded up to a power of two). For 2
 # bytes and widths of 64 and 128 these are the fastest that `python benchmarks/gpu.py tuning` found
-# on an H100; narrower heads have those of
-# 64. For 4 bytes nothing was timed yet: such products need many registers, and these tiles,
-#     compiled for an H100, fit in them or spill the least of those tried.
+# on an H100; narrower heads have those of 64. For 4 bytes nothing was timed yet: such products need
+# many registers, and these tiles, compiled for an H100, fit in them or spill the least of those
+# tried.
 TUNED = {
     ("forward", 2): dict.fromkeys((16, 32, 64), Blocks(64, 128, 4, 3))
     | {128: Blocks(128, 128, 8, 3)},
@@ -58,9 +57,9 @@ TUNED = {
     ("keys", 4): dict.fromkeys((16, 32, 64), Blocks(32, 32, 8, 1)) | {128: Blocks(32, 16, 8, 1)},
 }
 SHARED = 224 * 1024  # bytes of a chip's shared memory that those ask for at most
-# for chips with less, and for the interpreter: small inputs have several tiles
+# For chips with less, and for the interpreter, in which small inputs then have several tiles.
 SMALL = Blocks(32, 16, 4, 1)
-# bytes of the cache that the interpreter pretends to have: small inputs do not fit as a whole
+# Bytes of the cache that the interpreter pretends to have: small inputs do not fit as a whole.
 SMALL_CACHE = 2**14
 
 

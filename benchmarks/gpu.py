@@ -63,14 +63,18 @@ PARTS = {  # in the order of their worth
     "rnn": "a recurrent layer beside attention",
     "tuning": "block sizes of the kernels",
 }
-# seconds after which a part lets the next one begin; its other cases come when all have had a turn
+# Seconds after which a part lets the next one begin; its other cases come when all have had a turn.
 TURN = 90
 FRESH = ("timing",)  # parts that need a process in which nothing was computed yet
-RESERVED = 3  # seconds of the budget for the end
+RESERVED = 3  # seconds of the budget, to end the process and print
 
 
 class Wrong(Exception):
     """The kernel or the layer is wrong."""
+
+
+# What one question may end with; after each, the next case can go on.
+FAULTS = (RuntimeError, TimeoutError, Died)
 
 
 class Run:
@@ -99,9 +103,16 @@ class Run:
         self.record = Record(path, self.ask("machine"), gpu_compile.digests())
 
     def ask(self, *question):
-        """Ask the process that measures; start it where there is none.
+        """Ask the process that measures, which is started if there is none; return its answer.
 
-        RuntimeError where the answer is a failure.
+        Raises
+        ------
+        RuntimeError
+            If the case failed.
+        LookupError
+            If the machine lacks what the case needs.
+        TimeoutError, Died
+            As `Worker.ask`.
         """
         self.worker = self.worker or Worker()
         try:
@@ -110,7 +121,7 @@ class Run:
             self.worker = None
             raise
         if kind == "failed":
-            self.close()  # who knows what state the device is in for that process
+            self.close()  # after a fault on the device, it can compute nothing more
             raise RuntimeError(answer)
         if kind == "absent":
             raise LookupError(answer)
@@ -123,7 +134,7 @@ class Run:
             self.worker = None
 
     def measure(self, parts, progress):
-        """Measure what is missing of these parts, in turns, until all is there or the time is
+        """Measure what is missing of these parts, in turns, until all of it is done or the time is
         over.
         """
         todo = [part for part in parts if not self.record.has(part)]
@@ -158,7 +169,7 @@ class Run:
             self.close()
         try:
             cases = self.ask(part)
-        except (RuntimeError, LookupError, TimeoutError, Died) as error:
+        except (LookupError, *FAULTS) as error:
             self.fail(part, "its cases", error)
             return True
         shown = progress.add_task(part, total=len(cases), completed=len(self.record.done(part)))
@@ -166,33 +177,40 @@ class Run:
             now = time.monotonic()
             if case in self.record.done(part) or (part, case) in self.failed:
                 continue
+            # the next case may take as long as the longest one so far
             if now >= self.end or now + longest >= began + TURN:
                 break
             progress.update(shown, description=f"{part}: {case}")
             try:
                 self.record.add(part, case, self.ask(part, case))
-            except LookupError as error:
+            except LookupError as error:  # the machine lacks it for the other cases as well
                 absent = str(error)
                 break
-            except (RuntimeError, TimeoutError, Died) as error:
+            except FAULTS as error:
+                # The budget is over, not the patience with this case: it has not failed.
                 if isinstance(error, TimeoutError) and time.monotonic() >= self.end:
                     break
                 self.fail(part, case, error)
             longest = max(longest, time.monotonic() - now)
             progress.update(shown, completed=len(self.record.done(part)))
         progress.update(shown, description=part)
-        done = self.record.done(part)
+        return self.conclude(part, len(cases), absent)
+
+    def conclude(self, part, count, absent):
+        """Note the outcome of a part after its turn; return whether there is nothing more to be
+        done for it now.
+        """
+        done = len(self.record.done(part))
         failed = sum(own == part for own, _ in self.failed)
-        if len(done) == len(cases):
+        if done == count:
             self.record.finish(part)
-            self.outcome[part] = f"{len(cases)} of {len(cases)} cases"
+            self.outcome[part] = f"{count} of {count} cases"
             return True
-        self.outcome[part] = (
-            f"left: {len(cases) - len(done)} of {len(cases)} cases, {failed} of them failed"
-        )
         if absent:
             self.outcome[part] = f"left out: {absent}"
-        return bool(absent) or len(done) + failed == len(cases)
+            return True
+        self.outcome[part] = f"left: {count - done} of {count} cases, {failed} of them failed"
+        return done + failed == count
 
     def fail(self, part, case, error):
         """Keep what went wrong."""
@@ -217,8 +235,8 @@ class Run:
 
 @contextlib.contextmanager
 def conditions(record, part):
-    """Note the clock, heat, power and throttling of the device while a part is measured, where
-    nvidia-smi tells.
+    """Note the clock, heat, power and throttling of the device while a part is measured, if
+    nvidia-smi reports them.
     """
     found = {}
     try:
@@ -234,12 +252,8 @@ def arguments():
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     listed = "; ".join(f"{part}: {about}" for part, about in PARTS.items())
-    parser.add_argument(
-        "parts",
-        nargs="*",
-        metavar="PART",
-        help=f"{ALL} (the default): what is missing. Or {listed}",
-    )
+    parts = f"{ALL} (the default): what is missing. Or {listed}"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=parts)
     parser.add_argument(
         "--budget", type=float, default=1800, help="seconds that it may take in all"
     )
@@ -270,17 +284,7 @@ def main():
     if options.budget <= RESERVED:
         parser.error(f"--budget is in seconds, more than {RESERVED}")
     if options.table or options.goals:
-        path = options.record or RECORD
-        if not path.exists():
-            raise SystemExit(f"There is no {path}.")
-        record = json.loads(path.read_text(encoding="utf-8"))
-        print(gpu_tables.everything(record) if options.table else gpu_tables.told_goals(record))
-        if options.goals and gpu_compile.COMPILED.exists():
-            print(
-                "\nThe kernels as they are compiled:",
-                *gpu_compile.limits(gpu_compile.read()),
-                sep="\n  ",
-            )
+        show(options)
         return 0
     os.environ.pop("TRITON_INTERPRET", None)
     if options.quick:
@@ -290,12 +294,24 @@ def main():
         return measure(options, path)
 
 
+def show(options):
+    """Print the tables of a record, or its goals and what the compiled kernels take."""
+    path = options.record or RECORD
+    if not path.exists():
+        raise SystemExit(f"There is no {path}.")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    print(gpu_tables.everything(record) if options.table else gpu_tables.told_goals(record))
+    if options.goals and gpu_compile.COMPILED.exists():
+        compiled = gpu_compile.limits(gpu_compile.read())
+        print("\nThe kernels as they are compiled:", *compiled, sep="\n  ")
+
+
 def measure(options, path):
     """Measure what the options ask for; return the exit status."""
     named = [part for part in options.parts if part != ALL]
     try:
         run = Run(path, options.budget)
-    except (LookupError, RuntimeError, TimeoutError, Died) as error:
+    except (LookupError, *FAULTS) as error:
         late = f"The device did not answer within {min(HUNG, options.budget):g} s."
         raise SystemExit(late if isinstance(error, TimeoutError) else str(error)) from None
     record, status = run.record, 0

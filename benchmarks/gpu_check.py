@@ -1,4 +1,4 @@
-"""Is the kernel right, is the layer? Both are compared with float64 before anything is timed."""
+"""The part `check`: kernel and layer are compared with float64 before anything is timed."""
 
 import itertools
 import math
@@ -8,46 +8,41 @@ from multiprocessing import get_context
 
 import torch
 from flash_attention import flash_attention, flash_attention_forward
-from gpu_tools import DEVICE, DTYPES, distance, qkv, visible
+from gpu_tools import DEVICE, DTYPES, LIMITS, distance, qkv, visible
 from multi_head_layer import MultiHeadLayer
 
-LIMITS = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}  # of ||found - right|| / ||right||
 LSE_LIMIT = 1e-5  # products of half floats are exact in float32, which the log-sum-exp is summed in
+# (n_q, n_k, d): below, above and at multiples of a tile, and widths that are no power of two.
 SMALL_CASES = [(40, 40, 16), (37, 37, 48), (17, 50, 64), (50, 17, 24), (1, 33, 128), (66, 65, 80)]
 LARGE_CASES = [
-    (n, n, d) for n, d in zip((1000, 1024, 777, 512, 129), (16, 32, 48, 64, 128), strict=True)
+    *((1000, 1000, 16), (1024, 1024, 32), (777, 777, 48), (512, 512, 64), (129, 129, 128)),
+    *((257, 1000, 96), (1000, 257, 128), (1000, 257, 64), (1, 4097, 80), (4097, 4097, 128)),
 ]
-LARGE_CASES += [
-    (257, 1000, 96),
-    (1000, 257, 128),
-    (1000, 257, 64),
-    (1, 4097, 80),
-    (4097, 4097, 128),
-]
+PROCESSES = 14  # at most, that compile side by side: each takes memory of the device
 
 
 def cases():
     """Return what to compare the kernel at: (n_q, n_k, d), causal, dtype."""
-    found = list(itertools.product(SMALL_CASES + LARGE_CASES, (False, True), DTYPES))
-    if DEVICE == "cpu":  # seconds count: half floats at one size
+    if DEVICE == "cpu":  # the interpreter is slow: half floats at one size only
+        half = [name for name in DTYPES if name != "float32"]
         return [
-            case for case in found if case[0] in SMALL_CASES[: 6 if case[2] == "float32" else 1]
+            *itertools.product(SMALL_CASES, (False, True), ["float32"]),
+            *itertools.product(SMALL_CASES[:1], (False, True), half),
         ]
-    return found
+    return list(itertools.product(SMALL_CASES + LARGE_CASES, (False, True), DTYPES))
 
 
 def checked(case):
-    """Compare the kernel with float64 in one case: return each (what, error, limit), right if
-    error <= limit.
-    """
+    """Compare the kernel with float64 in one case; return (what, error, limit) of each result."""
     (n_q, n_k, d), causal, dtype = case
     what = f"n_q = {n_q}, n_k = {n_k}, d = {d}, causal = {causal}, {dtype}"
     q, k, v = inputs = qkv(2, 1 if DEVICE == "cpu" else 3, n_q, d, DTYPES[dtype], n_k=n_k)
-    # not contiguous
+    # Not contiguous, as gradients often are.
     upstream = torch.randn(*q.shape[:2], d, n_q, device=DEVICE).to(q.dtype).transpose(2, 3)
     right, right_lse, right_grads = exact(inputs, upstream, causal)
+    # What a kernel leaves unwritten is then likely to be NaN: it gets this memory.
     poison = [torch.full_like(x, torch.nan) for x in (q, k, v)]
-    del poison  # so that what is allocated next may well be NaN
+    del poison
     out, lse = flash_attention_forward(*inputs, causal)
     found = [(f"out: {what}", distance(out, right), LIMITS[dtype])]
     seen = right_lse.isfinite()
@@ -62,7 +57,7 @@ def checked(case):
     grads = torch.autograd.grad(flash_attention(*inputs, causal), inputs, upstream)
     for name, own, other in zip(("dq", "dk", "dv"), grads, right_grads, strict=True):
         found.append((f"{name}: {what}", distance(own, other), LIMITS[dtype]))
-    if DEVICE == "cuda":  # no race: bit by bit the same
+    if DEVICE == "cuda":  # without a race, a second call gives the same bits
         again = torch.autograd.grad(flash_attention(*inputs, causal), inputs, upstream)
         same = all(torch.equal(own, other) for own, other in zip(grads, again, strict=True))
         found.append((f"again: {what}", 0.0 if same else math.inf, 0.0))
@@ -84,13 +79,13 @@ def exact(inputs, upstream, causal):
 
 
 class Cache:
-    """Keys and values so far."""
+    """The simplest cache that the layer takes: keys and values so far."""
 
     def __init__(self):
         self.k = self.v = None
 
     def append(self, k, v):
-        """Return those so far and these."""
+        """Add keys and values; return all so far."""
         self.k = k if self.k is None else torch.cat([self.k, k], dim=-2)
         self.v = v if self.v is None else torch.cat([self.v, v], dim=-2)
         return self.k, self.v
@@ -111,7 +106,7 @@ def checked_layer():
         right = wide(x.cpu().double(), is_causal=is_causal)
         yield what, distance(made(x, is_causal=is_causal).cpu(), right), LIMITS[dtype]
         mask = torch.rand(2, 1, 300) < 0.5
-        mask[0] = False
+        mask[0] = False  # a sequence that may attend to nothing
         right = wide(x.cpu().double(), mask, is_causal)
         yield (
             f"{what}, masked",
@@ -135,9 +130,7 @@ def kernel():
     """
     if DEVICE == "cpu":
         return judged(itertools.chain(*map(checked, cases())))
-    with ProcessPoolExecutor(
-        min(14, os.cpu_count()), get_context("spawn")
-    ) as pool:  # each takes memory of the device
+    with ProcessPoolExecutor(min(PROCESSES, os.cpu_count()), get_context("spawn")) as pool:
         return judged(itertools.chain(*pool.map(checked, cases())))
 
 
@@ -145,13 +138,11 @@ def judged(found):
     """Return the largest error of each kind, and under "wrong" what is more than its limit."""
     largest, wrong = {}, []
     for what, error, limit in found:
-        kind = (
-            f"{what.partition(':')[0]}, {what.rpartition(', ')[2]}"
-            if what[:5] != "layer"
-            else "layer"
-        )
+        kind = "layer"
+        if not what.startswith("layer"):  # such as "out, float32"
+            kind = f"{what.partition(':')[0]}, {what.rpartition(', ')[2]}"
         largest[kind] = max(largest.get(kind, 0.0), error)
-        if not error <= limit:
+        if not error <= limit:  # also if it is NaN
             wrong.append(f"{what}: {error:.1e}, more than {limit:.0e}")
     shown = {}
     for kind, error in largest.items():

@@ -1,10 +1,9 @@
 """Compile the kernels with many block sizes for an H100, without one: `python
 benchmarks/gpu_compile.py`.
 
-It writes `compiled.json`, one row for each: what a kernel asks for of registers, of local memory
-(what did not fit into registers) and of the chip's shared memory. What cannot be fast is told apart
-here, so that a GPU's time is spent on the rest: `python benchmarks/gpu.py tuning` tries those that
-`worth_trying` returns.
+It writes `compiled.json`, one row for each: the registers of a thread, its local memory (what did
+not fit into registers), and the chip's shared memory. So a GPU's time is spent only on those that
+can be fast: `python benchmarks/gpu.py tuning` tries those that `worth_trying` returns.
 """
 
 import argparse
@@ -25,11 +24,12 @@ COMPILED = HERE / "compiled.json"
 KERNELS = {"forward": "_forward", "queries": "_backward_queries", "keys": "_backward_keys"}
 WIDTHS = (64, 128)  # of a head; narrower ones take the block sizes of 64
 PATIENCE = 300  # seconds for one, on a machine that may be busy
+NAMES = ("kernel", "bytes", "d_head", "queries", "keys", "warps", "stages")  # of what is compiled
 CAPABILITY = 90  # an H100's, and an H200's
-# of a multiprocessor; one program may have 227 KB and 255 registers
+# What a multiprocessor has; one program may take 227 KB, and one thread 255 registers.
 REGISTERS, SHARED, WARPS = 65536, 228 * 1024, 64
-SPILLED = 256  # bytes of a thread's local memory
-RESERVED = 1024  # bytes of shared memory that each program takes besides
+SPILLED = 256  # bytes of a thread's local memory, up to which a kernel is worth trying
+RESERVED = 1024  # bytes of shared memory that each program takes in addition
 
 
 def candidates():
@@ -38,24 +38,24 @@ def candidates():
     """
     found = []
     for size, width, kernel in itertools.product((2, 4), WIDTHS, KERNELS):
+        # Products of float32 need many registers: smaller tiles, and no pipeline.
         rows, columns = ((64, 128), (32, 64, 128)) if size == 2 else ((32, 64), (16, 32, 64))
         stages = (2, 3, 4) if size == 2 else (1,)
         for own, other, warps, depth in itertools.product(rows, columns, (4, 8), stages):
+            # A program owns rows: of queries, but of keys in the kernel for dK and dV.
             queries, keys = (other, own) if kernel == "keys" else (own, other)
             found.append((kernel, size, width, queries, keys, warps, depth))
     return found
 
 
 def tuned():
-    """Return what `flash_attention.TUNED` takes, in the same form."""
+    """Return the block sizes of `flash_attention.TUNED`, in the same form."""
     import flash_attention
 
-    sizes = flash_attention.TUNED.items()
-    return [
-        (kernel, size, width, *blocks[width])
-        for (kernel, size), blocks in sizes
-        for width in WIDTHS
-    ]
+    found = []
+    for (kernel, size), blocks in flash_attention.TUNED.items():
+        found += [(kernel, size, width, *blocks[width]) for width in WIDTHS]
+    return found
 
 
 def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
@@ -92,13 +92,8 @@ def step(kernel, width):
     made = {"forward": variants._forward_described, "queries": variants._queries_described}
     flags = {"forward": {"PERSISTENT": False}, "keys": {"ONE_PASS": False}}.get(kernel, {})
     blocks = variants.FASTEST[kernel, width]
-    flags |= {
-        "CAUSAL": True,
-        "D": width,
-        "BLOCK_Q": blocks.queries,
-        "BLOCK_K": blocks.keys,
-        "ACROSS": True,
-    }
+    flags |= {"CAUSAL": True, "D": width, "BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
+    flags |= {"ACROSS": True}
     launch = {"num_warps": blocks.warps, "num_stages": blocks.stages, "maxnreg": blocks.registers}
     return for_h100(made.get(kernel, variants._keys_described), flags, 2, **launch)
 
@@ -152,9 +147,9 @@ def for_h100(made, constants, size, others=(), **launch):
     }
     aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
     kind = GluonASTSource if made.is_gluon() else ASTSource
-    source = kind(
-        made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned}
-    )
+    # As Triton finds when it launches a kernel: PyTorch's memory begins at multiples of 16 bytes.
+    attributes = {(number,): [["tt.divisibility", 16]] for number in aligned}
+    source = kind(made, types, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=launch)
 
 
@@ -170,29 +165,22 @@ def resources(made):
         file.flush()
         command = [str(program), "--dump-resource-usage", file.name]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    words = dict(
-        word.split(":") for word in said.partition("Function ")[2].split() if word.count(":") == 1
-    )
-    return int(words["REG"]), int(words["STACK"])
+    # Such as "Function _forward: REG:168 STACK:0 SHARED:0 ...", after a line on all functions.
+    words = said.partition("Function ")[2].split()
+    usage = dict(word.split(":") for word in words if word.count(":") == 1)
+    return int(usage["REG"]), int(usage["STACK"])
 
 
-def row(kernel, size, width, queries, keys, warps, stages):
-    """Compile one kernel, and return its row of `compiled.json`."""
-    about = {"kernel": kernel, "bytes": size, "d_head": width, "queries": queries, "keys": keys}
-    about |= {"warps": warps, "stages": stages}
+def usage_of(kernel, size, width, queries, keys, warps, stages):
+    """Compile one kernel, and return what it takes: a part of its row of `compiled.json`."""
     made = compiled(kernel, size, width, queries, keys, warps, stages)
     registers, local = resources(made)
-    return {
-        **about,
-        "shared_bytes": made.metadata.shared,
-        "registers": registers,
-        "local_bytes": local,
-    }
+    return {"shared_bytes": made.metadata.shared, "registers": registers, "local_bytes": local}
 
 
 def programs(row):
-    """Return how many programs of a kernel a multiprocessor holds at one time, and what there is no
-    more of.
+    """Return how many programs of a kernel a multiprocessor runs at one time, and what runs out
+    first.
 
     Returns
     -------
@@ -212,10 +200,10 @@ def programs(row):
 
 
 def worth_trying(record, kernel, size, width):
-    """Return the rows whose kernel fits the chip, and spills at most `SPILLED` bytes, or hardly
-    more than any.
+    """Return the rows whose kernel fits the chip, and spills at most `SPILLED` bytes, or at most
+    twice as many as the one that spills the least.
 
-    A little costs little: of those that were the fastest on an H100, one spills 152.
+    Spilling a little costs little: of the fastest kernels on an H100, one spills 152 bytes.
     """
     same = {"kernel": kernel, "bytes": size, "d_head": width}
     rows = [row for row in record["rows"] if all(row[key] == value for key, value in same.items())]
@@ -225,7 +213,7 @@ def worth_trying(record, kernel, size, width):
 
 
 def read(path=COMPILED):
-    """Return the record; Absent where there is none."""
+    """Return the record; raise Absent if there is none."""
     if not path.exists():
         raise Absent(f"{path.name} is not there: python benchmarks/gpu_compile.py makes it")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -249,35 +237,29 @@ def limits(record):
 
 
 def digests():
-    """Return fingerprints of the files that are measured: results of another version are not
-    those of this one.
+    """Return a fingerprint of the code in each file that is measured: results of other code are
+    not results of this one.
     """
-    files = {
-        "kernels": "flash_attention.py",
-        "layer_code": "multi_head_layer.py",
-        "steps_code": "variants.py",
-    }
-    files |= {"gluon_code": "hopper.py", "paged_code": "paged.py"}
-    # However git ends lines on this system.
-    texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
-    return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
+    files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py"}
+    files |= {"steps_code": "variants.py", "gluon_code": "hopper.py", "paged_code": "paged.py"}
+    return {key: _digest((HERE / name).read_text("utf-8")) for key, name in files.items()}
 
 
 def of_kernels():
     """Return a fingerprint of the kernels alone, without the block sizes that they are given."""
+    text = (HERE / "flash_attention.py").read_text(encoding="utf-8")
+    lines, kernels = text.split("\n"), []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            kernels += lines[node.decorator_list[0].lineno - 1 : node.end_lineno]
+    return _digest("\n".join(kernels))
+
+
+def _digest(code):
+    """Return a fingerprint of code, whatever its comments and docstrings say."""
     from autograder.authoring.code_tokens import plain
 
-    text = (HERE / "flash_attention.py").read_text(encoding="utf-8")
-    functions = [
-        node
-        for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef) and node.decorator_list
-    ]
-    spans = [(node.decorator_list[0].lineno - 1, node.end_lineno) for node in functions]
-    lines = text.split("\n")
-    return hashlib.sha256(
-        plain("\n".join("\n".join(lines[a:b]) for a, b in spans)).encode()
-    ).hexdigest()[:16]
+    return hashlib.sha256(plain(code).encode()).hexdigest()[:16]
 
 
 def main():
@@ -295,25 +277,19 @@ def main():
     options = parser.parse_args()
     todo, rows = list(dict.fromkeys([*candidates(), *tuned()])), {}
     with ProcessPool(max_workers=options.jobs) as pool:
-        futures = {pool.schedule(row, args=one, timeout=PATIENCE): one for one in todo}
+        futures = {pool.schedule(usage_of, args=one, timeout=PATIENCE): one for one in todo}
         shown = track(
             as_completed(futures), "compiling", len(futures), console=Console(stderr=True)
         )
         for future in shown:
             one = futures[future]
-            names = ("kernel", "bytes", "d_head", "queries", "keys", "warps", "stages")
             try:
-                rows[one] = future.result()
+                found = future.result()
             except TimeoutError:
-                rows[one] = {
-                    **dict(zip(names, one, strict=True)),
-                    "why": f"not compiled within {PATIENCE} s",
-                }
-            except Exception as error:  # Triton has many, and one kernel's is no other's
-                rows[one] = {
-                    **dict(zip(names, one, strict=True)),
-                    "why": f"{type(error).__name__}: {error}"[:120],
-                }
+                found = {"why": f"not compiled within {PATIENCE} s"}
+            except Exception as error:  # Triton raises many kinds; the other kernels go on
+                found = {"why": f"{type(error).__name__}: {error}"[:120]}
+            rows[one] = dict(zip(NAMES, one, strict=True)) | found
     for one in tuned():
         rows[one]["tuned"] = True
     about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": of_kernels()}

@@ -1,8 +1,7 @@
 """The course on a device: its tests, exercise 11 solved and checked, and a class whose points
 waited for a GPU.
 
-Each runs in a process of its own. What a case needs of the machine (bubblewrap, nbgrader) and does
-not find, it says.
+Each runs in a process of its own. A case that lacks what it needs, such as bubblewrap, says so.
 """
 
 import contextlib
@@ -22,10 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 EXERCISE = "11-gpu"
 SCRIPT = ROOT / "solutions" / EXERCISE / f"{EXERCISE}.py"
 QUICK = os.environ.get("TRITON_INTERPRET") == "1"
-# a dry run goes no further: in the interpreter, all of it takes long
+# A dry run stops at this cell: in the interpreter, the rest takes long.
 LAST = "# %% ask_tiled_backward [markdown]"
 LAST_FIGURE = "# %% demo_beside"  # it draws how fast the kernels are, which is measured elsewhere
-# test_gpu.py compares the kernel with float64 once more, as the part `check` has done by then.
+# The tests that need a device, by file, as pytest's -k chooses them. test_gpu.py would compare the
+# kernel with float64 again, as the part `check` has done by then.
 CHOSEN = {
     "test_gpu.py": "what_does_not_fit" if QUICK else "not right_on_a_gpu",
     "test_gpu_guest.py": "interpreted or devices" if QUICK else "",
@@ -33,12 +33,15 @@ CHOSEN = {
 
 
 def run(*arguments, **environment):
-    """Run Python in the repository; return what it printed. RuntimeError, with its last line,
-    where it fails.
+    """Run Python in the repository; return what it printed.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails, with the last line that it printed.
     """
-    known = {
-        name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"
-    } | environment
+    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    known |= environment
     done = subprocess.run(
         [sys.executable, *map(str, arguments)], cwd=ROOT, env=known, capture_output=True, text=True
     )
@@ -65,22 +68,14 @@ def tested(file, words):
         needs("nbgrader", "pyseccomp", programs=["bwrap"])
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        chosen = ["-k", words] if words else []
-        arguments = [
-            "-q",
-            "-p",
-            "xdist.plugin",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={report}",
-            *chosen,
-            next((ROOT / "tests").rglob(file)),
-        ]
+        # conftest.py and pyproject.toml need xdist; other plugins, if installed, are not loaded.
+        arguments = ["-q", "-p", "xdist.plugin", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        arguments += ["-k", words] if words else []
+        arguments.append(next((ROOT / "tests").rglob(file)))
         try:
-            # whatever else is installed
             run("-m", "pytest", *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         except RuntimeError:
-            if not report.exists():
+            if not report.exists():  # tests that fail are in the report
                 raise
         return {file: outcome(report)}
 
@@ -122,7 +117,9 @@ def _interpreted():
 
 
 class Place:
-    """Where the script's checks run: it keeps what they found."""
+    """Stands in for the notebook in which checks run; its methods are those that `checking` calls
+    (`use_host`). It keeps what the checks found.
+    """
 
     seed = 1
 
@@ -134,32 +131,23 @@ class Place:
         return self.names.get(name)
 
     def code_of(self, name):
-        """Return None: what an author wrote is known to have kernels."""
+        """Return None: nothing looks for kernels in the author's code, which has them."""
 
     def why_undefined(self, name):
-        """Return that it does not show: a script that defines less ends in an error of its own."""
+        """Return no reason: a script that doesn't define a name ends in an error of its own."""
         return ""
 
     def instead(self, answers):
-        """Leave the script as it is: of the author's, each function is looked at with the
-        others.
-        """
+        """Replace nothing: each function of the author's is checked with the author's others."""
         return contextlib.nullcontext(set())
 
     def show(self, report):
         """Keep a report."""
-        kept = {
-            "points": report.score,
-            "of": report.points,
-            "waiting": report.pending,
-            "checks": len(report.results),
-        }
-        lost = {
-            one.name: str(one.message)[:300]
-            for one in report.results
-            if one.status in ("failed", "blocked")
-        }
-        self.found[report.subject] = {**kept, "lost": lost}
+        kept = {"points": report.score, "of": report.points, "waiting": report.pending}
+        results = report.results
+        failed = [result for result in results if result.status in ("failed", "blocked")]
+        lost = {result.name: str(result.message)[:300] for result in failed}
+        self.found[report.subject] = {**kept, "checks": len(results), "lost": lost}
 
 
 def main():
@@ -192,11 +180,8 @@ def verified():
     prints.
     """
     needs("nbformat", "nbgrader", "pyseccomp", "jupytext", programs=["bwrap"])
-    return {
-        "verify": run("-m", "autograder", "release", "--verify", EXERCISE)
-        .strip()
-        .splitlines()[-1][:200]
-    }
+    shown = run("-m", "autograder", "release", "--verify", EXERCISE)
+    return {"verify": shown.strip().splitlines()[-1][:200]}
 
 
 def settled():
@@ -211,25 +196,15 @@ def settled():
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         run(__file__, "class", place / "submitted", PYTHONPATH=str(ROOT), **_interpreted())
-        command = [
-            "-m",
-            "autograder",
-            "grade",
-            EXERCISE,
-            "--submitted",
-            place / "submitted",
-            "--into",
-            place,
-        ]
-        run(*command, CUDA_VISIBLE_DEVICES="")
+        options = [EXERCISE, "--submitted", place / "submitted", "--into", place]
+        run("-m", "autograder", "grade", *options, CUDA_VISIBLE_DEVICES="")
         before, said = standings(place), {}
         try:
-            run(*command, "--pending")
-        # nothing is settled where a guest finds no device: the reason counts
-        except RuntimeError as error:
+            run("-m", "autograder", "grade", *options, "--pending")
+        except RuntimeError as error:  # of a guest that finds no device: the reason is recorded
             said = {"said": str(error)}
         if not QUICK:
-            run("-m", "autograder", "race", *command[3:])
+            run("-m", "autograder", "race", *options)
             with (place / "race.csv").open(encoding="utf-8", newline="") as file:
                 said["race"] = list(csv.reader(file))
         return {"before": before, "after": standings(place), **said}
@@ -246,7 +221,8 @@ def standings(place):
 
 
 def write_class(folder):
-    """Write submissions: one with the layer alone and, but in a dry run, two solved."""
+    """Write submissions: one with the layer alone and, except in a dry run, two solved."""
+    # here, because the part `exercise` runs this file with nothing installed but torch
     import copy
 
     import nbformat
@@ -256,9 +232,9 @@ def write_class(folder):
     released = ROOT / "exercises" / EXERCISE / f"{EXERCISE}.ipynb"
     answers = AnswerCells(SCRIPT.parent, nbformat.read(released, as_version=4))
     students = {"layer": ["MultiHeadLayer"]}
-    students |= (
-        {} if QUICK else {name: list(answers.solutions) for name in ("solved", "solved-again")}
-    )
+    if not QUICK:
+        solved = list(answers.solutions)
+        students |= {"solved": solved, "solved-again": solved}
     for student, written in students.items():
         notebook = copy.deepcopy(answers.released)
         for cell in notebook.cells:

@@ -11,14 +11,23 @@ import itertools
 import math
 
 import torch
-from gpu_check import LIMITS
-from gpu_tools import DEVICE, DTYPES, QUICK, distance, measured_in_turns, refused, synchronize
+from gpu_tools import (
+    DEVICE,
+    DTYPES,
+    LIMITS,
+    QUICK,
+    captured,
+    distance,
+    measured_in_turns,
+    refused,
+    synchronize,
+)
 from paged import BLOCKS, SMALL, paged_attention
 from torch.nn import functional
 
 HEADS, KV_HEADS, WIDTH = (4, 2, 16) if QUICK else (32, 8, 128)
 PAGES = (16,) if QUICK else (16, 256)  # tokens of a page
-# sequences and the most tokens of one: those that tell the most come first
+# Sequences, and the tokens of the longest: the most telling ones come first.
 SIZES = ((2, 40),) if QUICK else ((64, 4096), (1, 131072), (8, 32768), (64, 512))
 EQUAL, MIXED = "equal", "mixed"  # lengths: all the longest, or from an eighth of it on
 ROW_SDPA, GATHER_SDPA, ROW = "one row, SDPA", "gather, SDPA", "one row, kernel"
@@ -45,10 +54,10 @@ def exact(q, K_pages, V_pages, table, lengths):
 def drawn(lengths, page_size, heads, kv_heads, d_k, d_v, dtype):
     """Draw the arguments of `paged_attention`.
 
-    Pages are in random order, with a few that no sequence has. All that must not be read is NaN in
-    a page, and -1 in the table.
+    Pages are in random order, with a few that no sequence has. Numbers that must not be read are
+    NaN in a page, and -1 in the table.
     """
-    needed = [-(-length // page_size) for length in lengths]
+    needed = [-(-length // page_size) for length in lengths]  # rounded up
     num_pages, b = sum(needed) + 2, len(lengths)
     order = torch.randperm(num_pages)
     table = torch.full((b, max(needed) + 1), -1, dtype=torch.int32)
@@ -74,8 +83,10 @@ def odd_cases():
     a CPU has fewer.
     """
     chosen = [*zip(ODD, ODD_PAGES, strict=True), *((ODD[0], size) for size in ODD_PAGES[1:])]
-    cases = [(*one, dtype) for one in chosen for dtype in DTYPES]
-    return [one for one in cases if not QUICK or one[2] == "float32" or one[:2] == chosen[0]]
+    cases = [(sizes, page_size, dtype) for sizes, page_size in chosen for dtype in DTYPES]
+    if QUICK:
+        return [one for one in cases if one[2] == "float32" or one[:2] == chosen[0]]
+    return cases
 
 
 def right():
@@ -90,6 +101,7 @@ def right():
         for parts in (1, 3, None):
             out = paged_attention(*inputs, parts=parts)
             error = distance(out, expected)
+            # the first sequence is empty: its result is zero, not NaN
             if not (error <= LIMITS[dtype] and out.dtype == inputs[0].dtype and not out[0].any()):
                 raise RuntimeError(
                     f"{sizes}, pages of {page_size}, {dtype}, {parts} parts: wrong by {error:.1e}"
@@ -165,7 +177,7 @@ def in_pages(cache, page_size):
     return pools, order.view(b, each).int()
 
 
-def case(captured, b, n, which):
+def case(b, n, which):
     """Return a row for each implementation and its blocks, in turns; each is a CUDA graph."""
     todo, tokens = ways(b, n, which)
     rows, runs, expected = [], [], None
@@ -196,11 +208,11 @@ def case(captured, b, n, which):
     return {"rows": rows}
 
 
-def cases(captured):
-    """Return the cases of the part; `captured` makes a CUDA graph of a call."""
+def cases():
+    """Return the cases of the part."""
     cases = {"right": right}
     for (b, n), which in itertools.product(SIZES, (EQUAL, MIXED)):
         if which == EQUAL or b > 1:
             name = f"b = {b}, n = {n}, {which}"
-            cases[name] = functools.partial(case, captured, b, n, which)
+            cases[name] = functools.partial(case, b, n, which)
     return cases

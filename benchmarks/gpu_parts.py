@@ -1,7 +1,7 @@
 """The parts of the benchmark: each is a function that returns its cases, by name.
 
-A case is a function of nothing that returns what the record gets under the part's name;
-`gpu_record.merged` puts what several cases bring together. Cases stand in the order of their worth.
+A case is a function without arguments. It returns what the record gets under the part's name;
+`gpu_record.merged` joins the results of several cases. The most telling cases come first.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ import triton
 import triton.language as tl
 import variants
 from flash_attention import flash_attention, flash_attention_forward
-from gpu_check import LIMITS, check
+from gpu_check import PROCESSES, check
 from gpu_needs import Absent, needs
+from gpu_tables import GRAPH
 from gpu_tools import (
     BACKWARD,
     BOTH,
-    CALLS,
     DEVICE,
     DTYPES,
     FORWARD,
@@ -45,16 +45,16 @@ from gpu_tools import (
     REPEAT,
     SHORT,
     SOME_LENGTHS,
-    TRIES,
     WIDTHS,
     WORK,
+    captured,
     distance,
     measured,
+    measured_graph,
     measured_in_turns,
     measured_short,
     naive,
     pairs,
-    per_call,
     precision,
     qkv,
     rate,
@@ -69,16 +69,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SIDE = 64 if QUICK else 8192  # of the matrices whose product gives a ceiling
 COPIED = 2**20 if QUICK else 2**32  # bytes
-LEADERBOARD = {
-    "batch": 1,
-    "heads": HEADS,
-    "n": 40 if QUICK else 16384,
-    "d_head": WIDTHS[0],
-    "dtype": "bfloat16",
-}
+LEADERBOARD = {"batch": 1, "heads": HEADS, "n": 40 if QUICK else 16384}
+LEADERBOARD |= {"d_head": WIDTHS[0], "dtype": "bfloat16"}
 CITED = {
     "naive": 80.0,
-    "best": 5.364,
+    "best": gpu_tables.CITED_BEST,
     "where": "CS336 (Stanford), assignment 2, leaderboard of 2025: one H100",
 }
 
@@ -103,19 +98,14 @@ def machine():
     for key in ("driver_version", "power.limit", "clocks.max.sm"):
         command = ["nvidia-smi", f"--query-gpu={key}", "--format=csv,noheader"]
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            value = (
-                subprocess.run(command, capture_output=True, text=True, check=True)
-                .stdout.splitlines()[0]
-                .strip()
-            )
+            result = subprocess.run(command, capture_output=True, text=True, check=True)
+            value = result.stdout.splitlines()[0].strip()
             about["driver" if key == "driver_version" else key.replace(".", "_")] = value
     return {"device": torch.cuda.get_device_name(0), **about}
 
 
 def tidy():
-    """Give back the memory that nothing holds any more: the next case, or another process, finds
-    all of it.
-    """
+    """Return unused memory to the device, for the next case or another process."""
     if DEVICE == "cuda" and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
@@ -151,19 +141,17 @@ def ceilings():
 
 @triton.jit
 def _read_again(x, out, blocks, times, BLOCK: tl.constexpr):
-    """Each program adds up blocks of x, round and round, in an order of its own: none follows
-    another one.
-    """
+    """Each program adds up blocks of x, many times over, in an order that no other one has."""
     here, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
     for k in range(0, times):
         places = (here * 577 + k * (2 * here + 1)) % blocks * BLOCK + tl.arange(0, BLOCK)
-        total += tl.load(x + places, cache_modifier=".cg")  # not kept beside the SM
+        total += tl.load(x + places, cache_modifier=".cg")  # kept in L2 only, not in the SM's L1
     tl.store(out + here, tl.sum(total, 0))
 
 
 def cache():
     """Measure reading from the L2 cache: all programs read the same megabytes, many times over."""
-    block, programs = (64, 4) if QUICK else (4096, 132 * 8)
+    block, programs = (64, 4) if QUICK else (4096, 132 * 8)  # 8 for each SM of an H100 or H200
     size = 4 * block * (8 if QUICK else 1024)  # bytes: 16 MB, of a cache of 50
     times = 16 if QUICK else 2048
 
@@ -259,7 +247,7 @@ BACKENDS = {
     "flash": backend(SDPBackend.FLASH_ATTENTION),
     "efficient": backend(SDPBackend.EFFICIENT_ATTENTION),
 }
-LONGEST_MATH = 16384
+LONGEST_MATH = 16384  # tokens: with more, one call of PyTorch's `math` backend takes seconds
 IMPLEMENTATIONS = {
     "kernel": flash_attention,
     "steps": variants.attention,
@@ -272,21 +260,9 @@ IMPLEMENTATIONS = {
 def attention_row(name, n, d, causal, dtype, direction, found):
     """Return one row of the record."""
     flops = 4 * HEADS * d * pairs(n, causal) * WORK[direction]
-    about = {
-        "implementation": name,
-        "direction": direction,
-        "causal": causal,
-        "dtype": dtype,
-        "n": n,
-    }
-    return {
-        **about,
-        "heads": HEADS,
-        "d_head": d,
-        "batch": 1,
-        **found,
-        "tflop_s": rate(flops, found),
-    }
+    about = {"implementation": name, "direction": direction, "causal": causal, "dtype": dtype}
+    about |= {"n": n, "heads": HEADS, "d_head": d, "batch": 1}
+    return {**about, **found, "tflop_s": rate(flops, found)}
 
 
 def attention():
@@ -298,35 +274,31 @@ def attention():
 
     def case(n, d, causal, dtype):
         rows, inputs = [], qkv(1, HEADS, n, d, DTYPES[dtype])
+        measure = measured if n >= SHORT else measured_graph
         for name, attend in IMPLEMENTATIONS.items():
             if name == "math" and n > LONGEST_MATH:
-                continue  # it takes seconds
+                continue
             try:
                 todo = steps(functools.partial(attend, *inputs, causal), inputs)
+                if n < SHORT:
+                    # it starts from a forward pass that is in no graph, so it can't be captured
+                    del todo[BACKWARD]
                 for direction, run in todo.items():
-                    if n >= SHORT:
-                        rows.append(
-                            attention_row(name, n, d, causal, dtype, direction, measured(run))
-                        )
-                    # by itself it is no graph: it begins with a call that is none
-                    elif direction != BACKWARD:
-                        rows.append(
-                            attention_row(name, n, d, causal, dtype, direction, measured_graph(run))
-                        )
-            except RuntimeError as error:  # a backend that has none for this
+                    found = measure(run)
+                    rows.append(attention_row(name, n, d, causal, dtype, direction, found))
+            except RuntimeError as error:  # a backend that has no kernel for this
                 refused(name, error)
-            todo = None
+            todo = None  # frees its graph before the next one is measured
         return rows
 
     cases = [(n, d, True, "bfloat16") for n in LENGTHS for d in WIDTHS]
     cases += [(n, d, False, "bfloat16") for n in SOME_LENGTHS for d in WIDTHS]
     cases += [(SOME_LENGTHS[0], d, True, dtype) for d in WIDTHS for dtype in ("float16", "float32")]
-    return {
-        f"n = {n}, d = {d}{', causal' * causal}, {dtype}": functools.partial(
-            case, n, d, causal, dtype
-        )
+    named = {
+        f"n = {n}, d = {d}{', causal' * causal}, {dtype}": (n, d, causal, dtype)
         for n, d, causal, dtype in cases
     }
+    return {name: functools.partial(case, *one) for name, one in named.items()}
 
 
 def leaderboard():
@@ -393,16 +365,9 @@ def window():
         rows, inputs = [], qkv(1, HEADS, n, d, torch.bfloat16)
         todo = steps(functools.partial(flex, *inputs, True, size), inputs)
         for direction in (FORWARD, BOTH):
-            about = {
-                "implementation": "flex",
-                "window": size,
-                "direction": direction,
-                "causal": True,
-            }
-            rows.append(
-                {**about, "dtype": "bfloat16", "n": n, "heads": HEADS, "d_head": d, "batch": 1}
-            )
-            rows[-1].update(measured(todo[direction]))
+            about = {"implementation": "flex", "window": size, "direction": direction}
+            about |= {"causal": True, "dtype": "bfloat16", "n": n, "heads": HEADS, "d_head": d}
+            rows.append({**about, "batch": 1, **measured(todo[direction])})
         return rows
 
     return each(case, [None, 1024])
@@ -422,7 +387,7 @@ def accuracy():
         right = naive(*wide, causal)
         right = [right, *torch.autograd.grad(right, wide, upstream.double())]
         for name, attend in IMPLEMENTATIONS.items():
-            if dtype == "tf32" and name == "kernel":
+            if dtype == "tf32" and name == "kernel":  # it never rounds to TF32
                 continue
             try:
                 with precision("high" if dtype == "tf32" else "highest"):
@@ -433,9 +398,8 @@ def accuracy():
                 continue
             for what, own, other in zip(("out", "dq", "dk", "dv"), found, right, strict=True):
                 about = {"implementation": name, "dtype": dtype, "causal": causal, "quantity": what}
-                rows.append(
-                    {**about, "shape": list(shape), "error": float(f"{distance(own, other):.3e}")}
-                )
+                error = float(f"{distance(own, other):.3e}")
+                rows.append({**about, "shape": list(shape), "error": error})
         return rows
 
     return each(case, ["bfloat16", "float16", "float32", "tf32"], [False, True])
@@ -468,6 +432,7 @@ def torch_layer(need_weights):
     class Layer(nn.MultiheadAttention):
         def forward(self, x, is_causal):
             n = x.shape[1]
+            # kept, so that making the mask is not part of what is timed
             if not hasattr(self, "unseen") or len(self.unseen) != n:
                 self.unseen = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(1)
             known = {"attn_mask": self.unseen, "is_causal": is_causal, "need_weights": need_weights}
@@ -487,8 +452,8 @@ LAYERS = {
 }
 COMPARED = ("layer", *gpu_tables.FASTEST)  # measured in turns
 EAGER = ("layer", "nn.MultiheadAttention", "nn.MultiheadAttention with weights")
-ROUNDS = 4
-GRAPH, COMPILED = ", CUDA graph", ", compiled"
+ROUNDS = 4  # of the turns that `COMPARED` take
+COMPILED = ", compiled"  # at the end of a name, as `GRAPH` is
 D_MODEL = HEADS * WIDTHS[-1]
 
 
@@ -508,24 +473,13 @@ def made_layer(name, n):
 
 def layer_row(name, n, direction, found):
     """Return one row of the record."""
+    # Four products with weights, of 2 n d_model^2 each; backward, each becomes two.
     work = 8 * n * D_MODEL**2 * {FORWARD: 1, BACKWARD: 2, BOTH: 3}[direction]
     if name != "projections":
         work += 4 * D_MODEL * pairs(n, True) * WORK[direction]
-    about = {
-        "implementation": name,
-        "direction": direction,
-        "causal": True,
-        "dtype": "bfloat16",
-        "n": n,
-    }
-    return {
-        **about,
-        "heads": HEADS,
-        "d_model": D_MODEL,
-        "batch": 1,
-        **found,
-        "tflop_s": rate(work, found),
-    }
+    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16"}
+    about |= {"n": n, "heads": HEADS, "d_model": D_MODEL, "batch": 1}
+    return {**about, **found, "tflop_s": rate(work, found)}
 
 
 def layer():
@@ -550,23 +504,17 @@ def layer():
                 found = (measured_graph if graph else measured_short)(todo[direction])
                 rows.append(layer_row(name + GRAPH * graph, n, direction, found))
         except RuntimeError as error:
-            if name.endswith(COMPILED):
+            if name.endswith(COMPILED):  # a fault of compiling is no missing kernel
                 raise
             refused(name, error)
         return rows
 
     cases = {f"n = {n}": functools.partial(case, n) for n in LENGTHS if n >= SHORT}
     few = [n for n in LENGTHS if n < SHORT]
-    cases |= {
-        f"{name}, n = {n}": functools.partial(short, name, n, False)
-        for n in few[:1]
-        for name in EAGER
-    }
-    cases |= {
-        f"{name}{GRAPH}, n = {n}": functools.partial(short, name, n, True)
-        for n in few
-        for name in LAYERS
-    }
+    for n, name in itertools.product(few[:1], EAGER):
+        cases[f"{name}, n = {n}"] = functools.partial(short, name, n, False)
+    for n, name in itertools.product(few, LAYERS):
+        cases[f"{name}{GRAPH}, n = {n}"] = functools.partial(short, name, n, True)
     name, n = "layer" + COMPILED, min(LENGTHS)  # compiling takes many times as long as measuring
     return cases | {f"{name}, n = {n}": functools.partial(short, name, n, False)}
 
@@ -588,43 +536,6 @@ def measured_layers(names, n, rounds):
     return rows
 
 
-def captured(run, calls=1):
-    """Return a function that replays calls as one CUDA graph: their kernels, without launching
-    each.
-
-    The call returns a tensor or several; what autograd does in it becomes part of the graph. On a
-    CPU, it is the call itself. RuntimeError if the graph computes something else.
-    """
-    if DEVICE == "cpu":
-        return run
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    # outside of the graph: libraries plan and allocate when they are first called
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            expected = run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            found = run()
-    graph.replay()
-    synchronize()
-    pairs = (
-        [(found, expected)]
-        if isinstance(found, torch.Tensor)
-        else zip(found, expected, strict=True)
-    )
-    if not all(distance(own, other) < LIMITS["bfloat16"] for own, other in pairs):
-        raise RuntimeError("the CUDA graph computes something else than the call")
-    return graph.replay
-
-
-def measured_graph(run):
-    """Return what a call takes, as one of `CALLS` in a row that are one CUDA graph."""
-    return per_call(measured_in_turns([captured(run, CALLS)], 1, REPEAT, TRIES)[0])
-
-
 STEP = "a step of the layer"
 
 
@@ -637,13 +548,8 @@ def trace():
 
     def case(name, n):
         step = steps(*made_layer(name.removesuffix(GRAPH), n))[BOTH]
-        about = {
-            "implementation": name,
-            "direction": BOTH,
-            "n": n,
-            "d_model": D_MODEL,
-            "heads": HEADS,
-        }
+        about = {"implementation": name, "direction": BOTH, "n": n, "d_model": D_MODEL}
+        about |= {"heads": HEADS}
         kernels, host = profiled(captured(step) if name.endswith(GRAPH) else step)
         rows = [{**about, "kernel": what, **when} for what, when in kernels]
         return rows + [{**about, "host": what, **when} for what, when in host if n == short]
@@ -654,11 +560,11 @@ def trace():
 
 
 def profiled(step):
-    """Return what the device and what the CPU does in a step, each a list of (name, microseconds
-    from its start on).
+    """Return what the device and what the CPU does in a step: two lists of (name, when), with
+    microseconds from the start of the step.
 
     Of the CPU these are the outermost operations, and its calls that launch something. Without a
-    device, operations stand for kernels.
+    device, the operations are also returned as its kernels.
     """
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -674,25 +580,25 @@ def profiled(step):
     # a device has a copy of STEP
     on_cpu = [event for event in events if event.device_type == DeviceType.CPU]
     begin = max(event.time_range.start for event in on_cpu if event.name == STEP)
-    rows = {"device": [], "host": []}
+    device, host = [], []
     for event in sorted(events, key=lambda event: event.time_range.start):
         at, on_device = event.time_range, event.device_type == DeviceType.CUDA
         if event.name == STEP or at.start < begin:
             continue
         if event.name.startswith("cu") and not on_device:  # a function of CUDA's own
             counts = any(word in event.name for word in ("Launch", "Memset", "Memcpy"))
-        else:
+        else:  # a kernel, or an operation that no other one called
             counts = event.cpu_parent is None or event.cpu_parent.name == STEP
         if not counts:
             continue
         when = {"start_us": round(at.start - begin, 1), "us": round(at.elapsed_us(), 1)}
         if on_device or DEVICE == "cpu":
-            rows["device"].append((event.name[:100], when))
+            device.append((event.name[:100], when))
         if not on_device:
-            rows["host"].append((event.name[:60], when))
-    if not rows["device"]:
+            host.append((event.name[:60], when))
+    if not device:
         raise Absent("the profiler saw no kernels")
-    return rows["device"], rows["host"]
+    return device, host
 
 
 def recurrent():
@@ -716,13 +622,9 @@ def recurrent():
 
             todo = steps(call, [x, *made.parameters()])
             for direction in (FORWARD, BOTH):
-                about = {
-                    "implementation": name,
-                    "direction": direction,
-                    "dtype": "bfloat16",
-                    "n": n,
-                }
-                rows.append({**about, "d_model": d_model, "batch": 1, **measured(todo[direction])})
+                about = {"implementation": name, "direction": direction, "dtype": "bfloat16"}
+                about |= {"n": n, "d_model": d_model, "batch": 1}
+                rows.append({**about, **measured(todo[direction])})
         return rows
 
     return {f"n = {n}": functools.partial(case, n) for n in sorted(LENGTHS)[:5]}
@@ -730,7 +632,8 @@ def recurrent():
 
 # Block sizes.
 
-# of matrices, in each kernel; two of the seven are done twice
+# Products of matrices in each kernel. The backward pass has five: its two kernels do two of them
+# twice.
 PRODUCTS = {"forward": 2, "queries": 3, "keys": 4}
 
 
@@ -740,7 +643,7 @@ def tuning():
     """
 
     def case(kernel, size, width):
-        n = 40 if QUICK else 8192 if size == 2 else 4096
+        n = 40 if QUICK else {2: 8192, 4: 4096}[size]
         rows = gpu_compile.worth_trying(gpu_compile.read(), kernel, size, width)
         todo = [kernels.Blocks(*(row[key] for key in kernels.Blocks._fields)) for row in rows]
         todo = todo[:1] if QUICK else compiled(kernel, size, width, todo)
@@ -751,19 +654,17 @@ def tuning():
                 found.append(tuning_row(kernel, size, width, n, blocks, milliseconds))
         return sorted(found, key=lambda row: row["milliseconds"])[:6]
 
-    sizes = (2,) if QUICK else (2, 4)
-    cases = itertools.product(sizes, gpu_compile.WIDTHS, gpu_compile.KERNELS)
-    named = {
-        f"{kernel}, {size} bytes, d = {width}": (kernel, size, width)
-        for size, width, kernel in cases
-    }
-    return {name: functools.partial(case, *one) for name, one in named.items()}
+    cases, sizes = {}, (2,) if QUICK else (2, 4)
+    for size, width, kernel in itertools.product(sizes, gpu_compile.WIDTHS, gpu_compile.KERNELS):
+        name = f"{kernel}, {size} bytes, d = {width}"
+        cases[name] = functools.partial(case, kernel, size, width)
+    return cases
 
 
 @functools.cache
 def processes():
     """Return processes that compile, which are kept."""
-    return pebble.ProcessPool(min(14, os.cpu_count()), context=get_context("spawn"))
+    return pebble.ProcessPool(min(PROCESSES, os.cpu_count()), context=get_context("spawn"))
 
 
 def compiled(kernel, size, width, todo, patience=40):
@@ -778,26 +679,17 @@ def compiled(kernel, size, width, todo, patience=40):
 
 def tuning_row(kernel, size, width, n, blocks, milliseconds):
     """Return one row of the record."""
-    about = {
-        "kernel": kernel,
-        "causal": True,
-        "dtype": {2: "bfloat16", 4: "float32"}[size],
-        "n": n,
-        "heads": HEADS,
-    }
+    about = {"kernel": kernel, "causal": True, "dtype": {2: "bfloat16", 4: "float32"}[size]}
+    about |= {"n": n, "heads": HEADS, "d_head": width, "batch": 1, **blocks._asdict()}
     flops = 2 * PRODUCTS[kernel] * HEADS * width * pairs(n, True)
-    speed = {
-        "milliseconds": round(milliseconds, 4),
-        "tflop_s": round(flops / milliseconds / 1e9, 1),
-    }
-    return {**about, "d_head": width, "batch": 1, **blocks._asdict(), **speed}
+    speed = round(flops / milliseconds / 1e9, 1)
+    return {**about, "milliseconds": round(milliseconds, 4), "tflop_s": speed}
 
 
 def with_blocks(kernel, size, width, blocks, n):
     """Return the milliseconds that a kernel takes with these blocks; None if it asks for more
     than the chip has.
     """
-    before, kernels.TUNED[kernel, size][width] = kernels.TUNED[kernel, size][width], blocks
     dtype = torch.bfloat16 if size == 2 else torch.float32
     q, k, v, out, d_out = torch.randn(5, 1, HEADS, n, width, device=DEVICE, dtype=dtype)
     lse, delta = torch.full((2, 1, HEADS, n), 5.0, device=DEVICE)
@@ -806,16 +698,15 @@ def with_blocks(kernel, size, width, blocks, n):
         "queries": lambda: kernels._run_backward_queries(q, k, v, out, lse, d_out, True),
         "keys": lambda: kernels._run_backward_keys(q, k, v, lse, delta, d_out, True),
     }[kernel]
-    try:
+    with gpu_variants.use_blocks(kernel, size, width, blocks):
         if QUICK:
             return measured(run)["milliseconds"]
-        run()
-        synchronize()
-        return triton.testing.do_bench(run, warmup=10, rep=30, return_mode="median")
-    except triton.runtime.errors.OutOfResources:
-        return None
-    finally:
-        kernels.TUNED[kernel, size][width] = before
+        try:
+            run()
+            synchronize()
+            return triton.testing.do_bench(run, warmup=10, rep=30, return_mode="median")
+        except triton.runtime.errors.OutOfResources:
+            return None
 
 
 PARTS = {
@@ -826,7 +717,7 @@ PARTS = {
     "exercise": gpu_course.exercise,
     "pending": gpu_course.pending,
     "variants": gpu_variants.cases,
-    "paged": functools.partial(gpu_paged.cases, captured),
+    "paged": gpu_paged.cases,
     "attention": attention,
     "layer": layer,
     "leaderboard": leaderboard,

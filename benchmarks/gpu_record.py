@@ -2,6 +2,7 @@
 nothing.
 """
 
+import copy
 import json
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from autograder.authoring import json_entries
 
 EMPTY = {
-    "measured": {},
-    "unfinished": {},
+    "measured": {},  # the date of each part that is complete
+    "unfinished": {},  # the cases that were measured of each part that is not
     "attention": [],
     "layer": [],
     "accuracy": [],
@@ -18,26 +19,15 @@ EMPTY = {
 }
 PARTS_OF = {
     "kernels": (
-        *(
-            "check",
-            "tests",
-            "variants",
-            "paged",
-            "attention",
-            "layer",
-            "leaderboard",
-            "newest",
-            "accuracy",
-            "trace",
-        ),
-        "tuning",
+        *("check", "tests", "variants", "paged", "attention", "layer"),
+        *("leaderboard", "newest", "accuracy", "trace", "tuning"),
     ),
     "layer_code": ("check", "layer", "trace"),
     "steps_code": ("variants",),
     "gluon_code": ("variants",),
     "paged_code": ("paged",),
 }
-"""The parts in which a file of this folder runs: of a changed one, they say nothing any more."""
+"""The parts in which each measured file runs: if it has changed, their results are dropped."""
 
 
 class Record:
@@ -70,12 +60,10 @@ class Record:
                 if key != "date" and machine[key] != found["machine"].get(key)
             ]
         if not found or self.lost:
-            found = json.loads(json.dumps(EMPTY))
-        self.data = {**EMPTY, **found, "machine": machine}
-        self.data = {
-            "machine": machine,
-            **{key: self.data[key] for key in self.data if key != "machine"},
-        }
+            found = {}
+        # The machine comes first in the file.
+        self.data = {"machine": {}, **copy.deepcopy(EMPTY), **found}
+        self.data["machine"] = machine
         for key, digest in digests.items():
             if self.data.get(key) != digest:
                 for part in PARTS_OF[key]:
@@ -100,8 +88,8 @@ class Record:
         return list(self.data["unfinished"].get(part, ()))
 
     def add(self, part, case, found):
-        """Put in what one case brought, and write the file."""
-        if not self.done(part):
+        """Put in the results of one case, and write the file."""
+        if not self.done(part):  # the part begins, perhaps again: forget what it had
             self.drop(part)
         self.data[part] = merged(self.data.get(part), found)
         self.data["unfinished"].setdefault(part, []).append(case)
@@ -120,8 +108,8 @@ class Record:
 
 
 def merged(old, new):
-    """Return what was known and what is new: lists one behind the other, dicts key by key, and
-    else what is new.
+    """Return old results with new ones: lists are joined, dicts are merged key by key, and
+    anything else is replaced.
     """
     if isinstance(old, list) and isinstance(new, list):
         return old + new
@@ -131,22 +119,26 @@ def merged(old, new):
 
 
 def memory_exponent(data):
-    """Fit how memory beyond the inputs grows with the length, from the rows: 1 is linear, 2 is n
-    x n.
-    """
+    """Fit how memory beyond the inputs grows with the length: 1 is linear, 2 is n x n."""
     found = {}
     narrow = min((row["d_head"] for row in data.get("attention", ())), default=0)
     chosen = [("attention", {"d_head": narrow, "causal": True, "dtype": "bfloat16"}), ("layer", {})]
     for part, same in chosen:
-        groups = {}
-        for row in data.get(part, ()):
-            if row["peak_bytes"] and all(row[key] == value for key, value in same.items()):
-                key = (row["implementation"], row["direction"])
-                groups.setdefault(key, []).append((row["n"], row["peak_bytes"]))
-        for (name, direction), points in groups.items():
+        for (name, direction), points in _peaks(data.get(part, ()), same).items():
+            # A line through two points fits always. `backward` alone starts from an existing graph.
             if direction != "backward" and len(points) > 2:
                 slope = float(np.polyfit(*np.log(np.array(points, float)).T, 1)[0])
-                lengths = [min(points)[0], max(points)[0]]
-                entry = {"exponent": round(slope, 3), "from_n": lengths[0], "to_n": lengths[1]}
+                lengths = [n for n, _peak in points]
+                entry = {"exponent": round(slope, 3), "from_n": min(lengths), "to_n": max(lengths)}
                 found.setdefault(part, {}).setdefault(name, {})[direction] = entry
     return found
+
+
+def _peaks(rows, same):
+    """Return {(implementation, direction): [(n, bytes at the peak)]} of rows with these values."""
+    groups = {}
+    for row in rows:
+        if row["peak_bytes"] and all(row[key] == value for key, value in same.items()):
+            key = (row["implementation"], row["direction"])
+            groups.setdefault(key, []).append((row["n"], row["peak_bytes"]))
+    return groups

@@ -61,7 +61,7 @@ class Goal(NamedTuple):
         """Whether it was met; None where nothing was measured."""
         if self.reached is None:
             return None
-        reached = round(self.reached, 2)  # as it is shown
+        reached = round(self.reached, 2)  # as it is shown: 1.00 is not less than 1.00
         return reached <= self.asked if self.at_most else reached >= self.asked
 
     def asked_for(self):
@@ -102,86 +102,93 @@ LONG = 16384
 
 
 def fastest_rate(record, direction, width, causal):
-    """Return the TFLOP/s of the fastest of ours with 16,384 tokens, kernel or step; None where
-    none was measured.
+    """Return the TFLOP/s of the fastest of ours with 16,384 tokens, kernel or step; None if none
+    was measured.
     """
-    rows = [
-        row for row in record.get("attention", ()) if row["implementation"] in ("kernel", "steps")
-    ]
-    same = {
-        "direction": direction,
-        "d_head": width,
-        "causal": causal,
-        "n": LONG,
-        "dtype": "bfloat16",
-    }
-    rates = [
-        row["tflop_s"] for row in rows if all(row[key] == value for key, value in same.items())
-    ]
+    same = {"direction": direction, "d_head": width, "causal": causal, "n": LONG}
+    same |= {"dtype": "bfloat16"}
+    rates = []
+    for row in record.get("attention", ()):
+        if row["implementation"] in ("kernel", "steps") and _has(row, same):
+            rates.append(row["tflop_s"])
     times, heads = {}, 0
     for row in record.get("variants", ()):
-        if (row["d_head"], row.get("causal", True), row["n"]) == (width, causal, LONG) and row[
-            "milliseconds"
-        ]:
+        same = (row["d_head"], row.get("causal", True), row["n"]) == (width, causal, LONG)
+        if same and row["milliseconds"]:
             heads = row["heads"]
             times[row["kernel"]] = min(row["milliseconds"], times.get(row["kernel"], math.inf))
-    two = times.get("queries", math.inf) + times.get("keys", math.inf)
-    least = (
-        times.get("forward", math.inf)
-        if direction == FORWARD
-        else min(two, times.get("backward", math.inf))
-    )
+    if direction == FORWARD:
+        least, products = times.get("forward", math.inf), 2
+    else:  # two kernels after each other, or one that does both
+        two = times.get("queries", math.inf) + times.get("keys", math.inf)
+        least, products = min(two, times.get("backward", math.inf)), 5
     if least < math.inf:
-        products = 2 if direction == FORWARD else 5
         scores = LONG * (LONG + 1) // 2 if causal else LONG**2
         rates.append(2 * products * heads * width * scores / least / 1e9)
     return max((rate for rate in rates if rate), default=None)
+
+
+def _has(row, same):
+    """Tell whether a row has these values."""
+    return all(row[key] == value for key, value in same.items())
 
 
 def goals(record):
     """Return the goals, as a list of Goal: each is judged by the worst of the lengths that it is
     asked for.
     """
-    found = []
+    return [
+        *_layer_goals(record),
+        *_kernel_goals(record),
+        *_fastest_goals(record),
+        _leaderboard_goal(record),
+    ]
+
+
+def _layer_goals(record):
+    """Yield how many times as fast as PyTorch's the layer has to be."""
     for direction, mode in itertools.product((FORWARD, BOTH), (EAGER, EITHER)):
-        by_n = [
-            own for n, own in _by_n(record.get("layer", ()), direction).items() if 512 <= n <= 16384
-        ]
+        lengths = _by_n(record.get("layer", ()), direction).items()
+        by_n = [own for n, own in lengths if 512 <= n <= LONG]
         for theirs, name, asked in (
             (FASTEST, "the fastest of PyTorch's", 1.0),
-            ((WEIGHTS,), "nn.MultiheadAttention with weights", 3.0),
+            ((WEIGHTS,), WEIGHTS, 3.0),
         ):
             what = f"layer, {mode}: speed over {name}, {direction}, n = 512 to 16,384"
             ratios = _layer_ratios(by_n, theirs, mode == EITHER)
-            found.append(Goal(what, min(ratios, default=None), asked, False, LAYER_LIMITS))
+            yield Goal(what, min(ratios, default=None), asked, False, LAYER_LIMITS)
+
+
+def _kernel_goals(record):
+    """Yield which share of the ceiling the kernel has to reach, and how much slower than
+    FlashAttention in PyTorch it may be.
+    """
     ceiling = (record.get("ceilings") or {}).get("matmul_tflop_s", {}).get("bfloat16")
     for direction, share, where in (
         (FORWARD, 0.6, FORWARD_LIMITS),
         (BACKWARD, 0.5, BACKWARD_LIMITS),
     ):
-        rows = [
-            row
-            for row in _long(record, direction)
-            if row["implementation"] == "kernel" and row["causal"]
-        ]
         for width in WIDTHS:
-            rates = [
-                row["tflop_s"] for row in rows if row["d_head"] == width and row.get("tflop_s")
-            ]
+            same = {"implementation": "kernel", "causal": True, "d_head": width}
+            rows = [row for row in _long(record, direction) if _has(row, same)]
+            rates = [row["tflop_s"] for row in rows if row.get("tflop_s")]
             reached = min(rates) / ceiling if rates and ceiling else None
             what = (
                 f"kernel: share of the ceiling of products, {direction}, causal, d = {width}, "
                 "from n = 4,096"
             )
-            found.append(Goal(what, reached, share, False, where))
-        cases = _cases(record, direction)
+            yield Goal(what, reached, share, False, where)
         ratios = [
             case["kernel"] / case["flash"]
-            for case in cases
+            for case in _cases(record, direction)
             if case.get("kernel") and case.get("flash")
         ]
         what = f"kernel: time over FlashAttention's in PyTorch, {direction}, from n = 4,096"
-        found.append(Goal(what, max(ratios, default=None), 1.5, True, where))
+        yield Goal(what, max(ratios, default=None), 1.5, True, where)
+
+
+def _fastest_goals(record):
+    """Yield how fast the fastest of ours has to be with 16,384 tokens."""
     for (direction, width, causal), asked in BESIDE_FLASH_3.items():
         reached = fastest_rate(record, direction, width, causal)
         what = (
@@ -189,7 +196,10 @@ def goals(record):
             f"= {width}"
         )
         where = FORWARD_LIMITS if direction == FORWARD else BACKWARD_LIMITS
-        found.append(Goal(f"{what}, n = 16,384", reached, asked, False, where))
+        yield Goal(f"{what}, n = 16,384", reached, asked, False, where)
+
+
+def _leaderboard_goal(record):
     own = record.get("leaderboard") or {"rows": ()}
     times = [
         row["milliseconds"]
@@ -198,36 +208,35 @@ def goals(record):
     ]
     best = own["cited_milliseconds"]["best"] if times else CITED_BEST
     what = "kernel: milliseconds in the leaderboard's configuration"
-    found.append(Goal(what, min(times, default=None), best, True, BACKWARD_LIMITS))
-    return found
+    return Goal(what, min(times, default=None), best, True, BACKWARD_LIMITS)
 
 
 def _layer_ratios(by_n, theirs, graphs):
-    """Return, for each length, how many times the time of our layer the fastest of `theirs` takes.
+    """Return, for each length, how many times as fast as the fastest of `theirs` our layer is.
 
-    With `graphs`, those in a CUDA graph count as well. A length at which only one side has one is
-    left out, and all lengths where none has both.
+    With `graphs`, calls in a CUDA graph count as well. A length at which only one side has a graph
+    is left out. Without a length at which both have one, nothing is returned.
     """
-
-    def least(own, end):
-        sides = (("layer", "layer, own kernel"), theirs)
-        return [
-            min((own[name + end] for name in names if name + end in own), default=math.inf)
-            for names in sides
-        ]
-
-    found, both = [], not graphs
-    for own in by_n:
-        ours, other = least(own, "")
+    ours, ratios, both = ("layer", "layer, own kernel"), [], not graphs
+    for times in by_n:
+        our_time, their_time = _least(times, ours), _least(times, theirs)
         if graphs:
-            graph = least(own, GRAPH)
-            if math.isinf(graph[0]) != math.isinf(graph[1]):
+            our_graph = _least(times, ours, GRAPH)
+            their_graph = _least(times, theirs, GRAPH)
+            if math.isinf(our_graph) != math.isinf(their_graph):
                 continue
-            both = both or max(graph) < math.inf
-            ours, other = min(ours, graph[0]), min(other, graph[1])
-        if max(ours, other) < math.inf:
-            found.append(other / ours)
-    return found if both else []
+            both = both or max(our_graph, their_graph) < math.inf
+            our_time, their_time = min(our_time, our_graph), min(their_time, their_graph)
+        if max(our_time, their_time) < math.inf:
+            ratios.append(their_time / our_time)
+    return ratios if both else []
+
+
+def _least(times, names, end=""):
+    """Return the least time of some implementations, whose names have this end; inf if none was
+    measured.
+    """
+    return min((times[name + end] for name in names if name + end in times), default=math.inf)
 
 
 def _long(record, direction):
@@ -298,41 +307,33 @@ def _attention(record):
             f"{direction}, {'causal' if causal else 'not causal'}, {rows[0]['heads']} heads "
             f"of {width}, {dtype}"
         )
-        found.append(
-            _over_n(
-                rows,
-                title,
-                [name for name in ORDER if any(row["implementation"] == name for row in rows)],
-            )
-        )
+        measured = {row["implementation"] for row in rows}
+        found.append(_over_n(rows, title, [name for name in ORDER if name in measured]))
     return "\n\n".join(found)
 
 
 def _layer(record):
-    found = []
-    for direction in (FORWARD, BOTH):
-        rows = [row for row in record.get("layer", ()) if row["direction"] == direction]
-        if rows:
-            title = (
-                f"{direction}, causal, d_model = {rows[0]['d_model']}, {rows[0]['heads']} "
-                "heads, bfloat16"
-            )
-            found.append(_over_n(rows, title, dict.fromkeys(row["implementation"] for row in rows)))
-    return "\n\n".join(found)
+    title = "{direction}, causal, d_model = {d_model}, {heads} heads, bfloat16"
+    return _by_direction(record.get("layer", ()), title)
 
 
 def _recurrent(record):
+    return _by_direction(record.get("rnn", ()), "{direction}, d_model = {d_model}, bfloat16")
+
+
+def _by_direction(rows, title):
+    """A table for each direction; `title` has places for the values of its first row."""
     found = []
     for direction in (FORWARD, BOTH):
-        rows = [row for row in record.get("rnn", ()) if row["direction"] == direction]
-        if rows:
-            title = f"{direction}, d_model = {rows[0]['d_model']}, bfloat16"
-            found.append(_over_n(rows, title, dict.fromkeys(row["implementation"] for row in rows)))
+        same = [row for row in rows if row["direction"] == direction]
+        if same:
+            names = list(dict.fromkeys(row["implementation"] for row in same))
+            found.append(_over_n(same, title.format(**same[0]), names))
     return "\n\n".join(found)
 
 
 def _over_n(rows, title, names):
-    names = list(names)
+    """A table of what was measured, with a row for each length and a column for each name."""
     cells = {(row["n"], row["implementation"]): _cell(row) for row in rows}
     lengths = sorted({row["n"] for row in rows})
     body = [(n, *(cells.get((n, name), "") for name in names)) for n in lengths]
@@ -377,19 +378,12 @@ def _accuracy(record):
     cells, names = {}, {}
     for row in record.get("accuracy", ()):
         names[row["implementation"]] = True
-        cells[(row["dtype"], row["causal"], row["quantity"]), row["implementation"]] = (
-            f"{row['error']:.1e}"
-        )
-    keys = dict.fromkeys(key for key, _ in cells)
-    body = [
-        (
-            dtype,
-            "yes" if causal else "no",
-            what,
-            *(cells.get(((dtype, causal, what), name), "") for name in names),
-        )
-        for dtype, causal, what in keys
-    ]
+        by_name = cells.setdefault((row["dtype"], row["causal"], row["quantity"]), {})
+        by_name[row["implementation"]] = f"{row['error']:.1e}"
+    body = []
+    for (dtype, causal, what), by_name in cells.items():
+        errors = (by_name.get(name, "") for name in names)
+        body.append((dtype, "yes" if causal else "no", what, *errors))
     return body and _table(("dtype", "causal", "of", *names), body, right=range(3, 3 + len(names)))
 
 
@@ -397,31 +391,20 @@ def _memory(record):
     rows = []
     for part, own in record.get("memory_exponent", {}).items():
         for name, directions in own.items():
-            said = [
-                f"{directions[each]['exponent']:.2f}" if each in directions else ""
-                for each in (FORWARD, BOTH)
-            ]
-            rows.append((part, name, *said))
+            row = [part, name]
+            for each in (FORWARD, BOTH):
+                row.append(f"{directions[each]['exponent']:.2f}" if each in directions else "")
+            rows.append(row)
     return rows and _table(("part", "implementation", FORWARD, BOTH), rows, right=(2, 3))
 
 
 def _tuning(record):
     rows = []
     for row in record.get("tuning", ()):
-        blocks = f"{row['queries']} x {row['keys']}"
+        about = [row[key] for key in ("kernel", "dtype", "d_head", "n")]
+        blocks = (f"{row['queries']} x {row['keys']}", row["warps"], row["stages"])
         speed = (f"{row['milliseconds']:.3f} ms", f"{row['tflop_s']:.0f} TFLOP/s")
-        rows.append(
-            (
-                row["kernel"],
-                row["dtype"],
-                row["d_head"],
-                row["n"],
-                blocks,
-                row["warps"],
-                row["stages"],
-                *speed,
-            )
-        )
+        rows.append((*about, *blocks, *speed))
     head = ("kernel", "dtype", "d_head", "n", "queries x keys", "warps", "stages", "median", "rate")
     return rows and _table(head, rows, right=range(2, len(head)))
 
@@ -459,12 +442,12 @@ def _paged(record):
     body = []
     for batch, by_name in times.items():
         base = by_name.get("one row, SDPA")
-        cells = [
-            f"{by_name[name]:.3g} ms" + (f", {by_name[name] / base:.2f}" if base else "")
-            if name in by_name
-            else ""
-            for name in names
-        ]
+        cells = []
+        for name in names:
+            cell = f"{by_name[name]:.3g} ms" if name in by_name else ""
+            if cell and base:
+                cell += f", {by_name[name] / base:.2f}"
+            cells.append(cell)
         body.append((*batch, *cells))
     head = ("sequences", "n", "lengths", *names)
     return body and _table(head, body, right=(0, 1, *range(3, len(head))))

@@ -2,9 +2,10 @@
 the kernels.
 
 All are in bfloat16. Each step is tried with several block sizes, and compared with float64 before
-it is timed. Those of a case take turns, so that a device that grows warm meets all of them.
+it is timed. Those of a case take turns, so that a device that grows warm slows all of them down.
 """
 
+import contextlib
 import functools
 import itertools
 import os
@@ -16,10 +17,11 @@ import hopper
 import pebble
 import torch
 import variants
-from gpu_check import LIMITS, exact
-from gpu_tools import HEADS, QUICK, distance, measured_in_turns, qkv, synchronize
+from gpu_check import exact
+from gpu_tools import HEADS, LIMITS, QUICK, distance, measured_in_turns, qkv, synchronize
 
-PATIENCE = 45  # seconds for all block sizes of a kernel to be compiled
+PATIENCE = 45  # seconds for one candidate to be compiled and compared
+PROCESSES = 12  # at most, that compile side by side: each takes memory of the device
 TODAY, DESCRIPTORS, GLUON, ONE_PASS = "today", "descriptors", "gluon", "one pass"
 # by kernel, step and width of a head: queries x keys, warps, stages and, for some, the most
 # registers
@@ -39,23 +41,31 @@ BLOCKS = {
     ("backward", ONE_PASS, 64): "64x64 4 3",
     ("backward", ONE_PASS, 128): "64x128 8 2",
 }
+# (kernel, causal), the most telling ones first; a dry run takes each kernel once.
 CASES = (
     *(("forward", True), ("keys", False), ("forward", False), ("keys", True)),
     *(("queries", False), ("queries", True), ("backward", False), ("backward", True)),
 )
+QUICK_CASES = (("forward", True), ("keys", True), ("queries", False), ("backward", False))
+
+
+@contextlib.contextmanager
+def use_blocks(kernel, size, width, blocks):
+    """Let a kernel of `flash_attention.py` take these blocks, for numbers of `size` bytes."""
+    sizes = kernels.TUNED[kernel, size]
+    before, sizes[width] = sizes[width], blocks
+    try:
+        yield
+    finally:
+        sizes[width] = before
 
 
 def with_tuned(kernel, call):
     """Return a call of a kernel of `flash_attention.py` with the given blocks."""
 
     def run(inputs, blocks):
-        sizes = kernels.TUNED[kernel, 2]
-        width = inputs[0].shape[3]
-        before, sizes[width] = sizes[width], blocks
-        try:
+        with use_blocks(kernel, 2, inputs[0].shape[3], blocks):
             return call(*inputs)
-        finally:
-            sizes[width] = before
 
     return run
 
@@ -96,23 +106,18 @@ def _steps(kernel, causal):
 
 def of_text(listed):
     """Return the block sizes of an entry of `BLOCKS`."""
-    return [
-        variants.Blocks(*map(int, one.replace("x", " ").split()))
-        for one in listed.split(", ")
-        if one
-    ]
+    entries = listed.split(", ") if listed else []
+    return [variants.Blocks(*map(int, entry.replace("x", " ").split())) for entry in entries]
 
 
 def candidates(kernel, causal, width):
-    """Return what to try: (step, blocks) each. Gluon has no interpreter."""
+    """Return what to try: (step, blocks) each. A dry run takes one of each step."""
     found = [] if kernel == "backward" else [(TODAY, kernels.TUNED[kernel, 2][width])]
     for step in _steps(kernel, causal):
+        if QUICK and step == GLUON:  # which has no interpreter
+            continue
         blocks = of_text(BLOCKS.get((kernel, step, width), ""))
-        found += [
-            (step, one)
-            for one in (blocks[:1] if QUICK else blocks)
-            if not (QUICK and step == GLUON)
-        ]
+        found += [(step, one) for one in (blocks[:1] if QUICK else blocks)]
     return found
 
 
@@ -153,11 +158,15 @@ def error(kernel, causal, width, step, blocks):
 @functools.cache
 def asked():
     """Have all candidates of all cases compiled and checked, each in a process that may hang;
-    return the futures.
+    return the futures by the arguments of `error`.
     """
-    pool = pebble.ProcessPool(min(12, os.cpu_count()), context=get_context("spawn"))
-    every = [(*case, width, *one) for case, width in kinds() for one in candidates(*case, width)]
-    return {one: pool.schedule(error, args=one, timeout=PATIENCE) for one in every}
+    pool = pebble.ProcessPool(min(PROCESSES, os.cpu_count()), context=get_context("spawn"))
+    futures = {}
+    for (kernel, causal), width in kinds():
+        for step, blocks in candidates(kernel, causal, width):
+            one = (kernel, causal, width, step, blocks)
+            futures[one] = pool.schedule(error, args=one, timeout=PATIENCE)
+    return futures
 
 
 def checked(kernel, causal, width):
@@ -184,29 +193,26 @@ def checked(kernel, causal, width):
 def case(kernel, causal, width):
     """Return a row for each step, block size and length."""
     rows, todo = [], checked(kernel, causal, width)
-    for n in (40,) if QUICK else (16384, 4096) if causal else (16384,):
+    lengths = (16384, 4096) if causal else (16384,)
+    for n in (40,) if QUICK else lengths:
         inputs = drawn(n, width, causal)
         runs = [
             functools.partial(_steps(kernel, causal)[step], inputs, blocks) for step, blocks in todo
         ]
         times = measured_in_turns(runs, 3, 10 if n <= 4096 else 25, tries=1)
         for (step, blocks), found in zip(todo, times, strict=True):
-            about = {
-                "kernel": kernel,
-                "step": step,
-                "causal": causal,
-                "d_head": width,
-                "n": n,
-                "heads": HEADS,
-            }
+            about = {"kernel": kernel, "step": step, "causal": causal, "d_head": width}
+            about |= {"n": n, "heads": HEADS}
             rows.append({**about, **blocks._asdict(), **found})
             print(*rows[-1].values())
     return rows
 
 
 def kinds():
-    """Return what there are cases of: (kernel, causal) and the width of a head."""
-    return list(itertools.product(CASES[::2] if QUICK else CASES, (64,) if QUICK else (64, 128)))
+    """Return the cases: (kernel, causal), and the width of a head."""
+    if QUICK:
+        return list(itertools.product(QUICK_CASES, (64,)))
+    return list(itertools.product(CASES, (64, 128)))
 
 
 def cases():

@@ -1,5 +1,6 @@
-"""The process that measures, and the hold that `gpu.py` has on it: a fault on a device ends it,
-and not the rest.
+"""The process that measures, as `gpu.py` starts, asks and ends it.
+
+After a fault on a device, a process can compute nothing more: only this one has to be replaced.
 """
 
 import contextlib
@@ -67,11 +68,11 @@ def _how(code):
 
 
 def serve(connection):
-    """Answer until the other end is closed: what machine this is, what cases a part has, what
-    one of them finds.
+    """Answer until the other end is closed: what machine this is, which cases a part has, what
+    one of them measures.
     """
     os.setsid()  # so that it can be ended with all that it starts
-    os.dup2(2, 1)  # what libraries print is no result
+    os.dup2(2, 1)  # libraries print: stdout is for the tables of `gpu.py`
     sys.stdout = sys.stderr
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:

@@ -19,7 +19,7 @@ from nbgrader.preprocessors import SaveCells
 from traitlets.config import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the engine writes its phases to, summed over the submissions, if this names a file.
+# The engine writes the seconds of its phases, summed over the submissions, into this file.
 TIMINGS = "AUTOGRADER_TIMINGS"
 TOLERANCE = 0.005  # points are rounded to hundredths
 # nbgrader as it comes. Its own folders' names, and the course's list of files that students do not
@@ -32,7 +32,7 @@ c.CourseDirectory.release_directory = "exercises"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.pyc", "[0-9][0-9]-*.py", "grade.json"]
 """  # noqa: E501
 
-# nbgrader calls alembic by name; it lies beside this Python, activated or not.
+# nbgrader calls alembic by name: it is next to this Python, activated or not.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
@@ -61,23 +61,12 @@ def run(arguments, cwd, **variables):
 # The course's command.
 
 
-def our_command(name, submitted, into, jobs):
+def our_command(name, submitted, into, *options):
     """Return the arguments that grade a class of an exercise with the course's own command, into
     a folder.
     """
     into.mkdir(parents=True, exist_ok=True)
-    return [
-        "-m",
-        "autograder",
-        "grade",
-        name,
-        "--submitted",
-        submitted,
-        "--into",
-        into,
-        "--jobs",
-        jobs,
-    ]
+    return ["-m", "autograder", "grade", name, "--submitted", submitted, "--into", into, *options]
 
 
 def grade_ours(name, submitted, into, jobs, **variables):
@@ -85,7 +74,7 @@ def grade_ours(name, submitted, into, jobs, **variables):
     seconds.
     """
     shutil.rmtree(into, ignore_errors=True)
-    return run(our_command(name, submitted, into, jobs), ROOT, **variables)[0]
+    return run(our_command(name, submitted, into, "--jobs", jobs), ROOT, **variables)[0]
 
 
 def phases_of(path):
@@ -184,6 +173,7 @@ def grade_stock(folder, name):
                 f"submissions' files in {folder}"
             )
         each = statistics.median(after - before for before, after in itertools.pairwise(written))
+        # Between the first file and the last one, all submissions but one were graded.
         total["seconds"] += seconds
         total["each"] += each
         total["fixed"] += seconds - (written[-1] - written[0]) - each
@@ -224,17 +214,20 @@ def scores(folder, name=None):
 
     Of a gradebook with several exercises, those of the one that is named.
     """
-    grades = {}
-    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
-        for assignment in [book.find_assignment(name)] if name else book.assignments:
-            for submission in assignment.submissions:
-                for notebook in submission.notebooks:
-                    for grade in notebook.grades:
-                        if grade.auto_score is not None and grade.cell_type == "code":
-                            key = (submission.student.id, grade.name)
-                            if key in grades:
-                                raise SystemExit(f"{key} stands twice in {folder / 'gradebook.db'}")
-                            grades[key] = (grade.score, grade.max_score)
+    path, grades = folder / "gradebook.db", {}
+    with Gradebook(f"sqlite:///{path}") as book:
+        assignments = [book.find_assignment(name)] if name else book.assignments
+        submissions = itertools.chain(*(assignment.submissions for assignment in assignments))
+        for submission in submissions:
+            graded = itertools.chain(*(notebook.grades for notebook in submission.notebooks))
+            for grade in graded:
+                # Written answers and cells that wait for a person have no score of a machine.
+                if grade.auto_score is None or grade.cell_type != "code":
+                    continue
+                key = (submission.student.id, grade.name)
+                if key in grades:
+                    raise SystemExit(f"{key} stands twice in {path}")
+                grades[key] = (grade.score, grade.max_score)
     return grades
 
 
@@ -268,9 +261,21 @@ def differences(ours, theirs):
             f"{student} {cell}: {one[0] if one else 'no grade'} and "
             f"{other[0] if other else 'no grade'}"
         )
-        full = [bool(grade) and abs(grade[0] - grade[1]) <= TOLERANCE for grade in (one, other)]
-        (serious if full[0] != full[1] or not (one and other) else partial).append(line)
+        if one and other and _is_full(one) == _is_full(other):
+            partial.append(line)
+        else:
+            serious.append(line)
     return serious, partial
+
+
+def _is_full(grade):
+    score, points = grade
+    return abs(score - points) <= TOLERANCE
+
+
+def records(into, name):
+    """Return the paths of an exercise's records, one for each graded submission."""
+    return list(into.glob(f"autograded/*/{name}/grade.json"))
 
 
 def pages(into, name):

@@ -33,7 +33,6 @@ from autograder.authoring import json_entries, loader
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-PACKAGES = tables.PACKAGES
 EXERCISES = [folder.name for folder in loader.FOLDERS]
 DEFAULT_PARTS = ("class", "phases", "check")
 CHECKS = 3  # runs of one notebook; the median counts
@@ -67,25 +66,21 @@ def one_class(options, name, kind):
     """
     n, m, load = options.n, min(options.m, options.n), os.getloadavg()[0]
     submitted, students = make_class(options, name, kind, n)
-    folders = [submitted / student.name for student in students]
-    into, folder = options.work / "ours", options.work / "stock"
+    into = options.work / "ours"
     ours = [graders.grade_ours(name, submitted, into, options.jobs) for _ in range(options.repeat)]
     seconds = statistics.median(ours)
     out.print(
         f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs"
     )
     points = graders.scores(into)
-    _proper(into, name, points, n)
+    _expect_whole_class(into, name, points, n)
     waiting = _waiting(into, name)
-    _right_are_full("ours", students, points, waiting)
+    _expect_right_full("ours", students, points, waiting)
 
     def compared(who, count, found, theirs):
-        _right_are_full(who, students, theirs, waiting)
-        serious, partial = graders.differences(points, theirs)
-        if serious:
-            raise SystemExit(
-                f"{name}, {kind}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious)
-            )
+        """Complete what nbgrader took, and print it; its grades have to be the same."""
+        _expect_right_full(who, students, theirs, waiting)
+        partial = _expect_same(f"{name}, {kind}", who, points, theirs)
         found.update(count=count, of_n=found["fixed"] + n * found["each"], partial=partial)
         out.print(
             f"  {who}: {count} in {found['seconds']:.1f} s; {n} take {found['fixed']:.1f} s + {n} "
@@ -96,6 +91,7 @@ def one_class(options, name, kind):
             out.print(f"    other parts of the points (ours, theirs): {line}")
         return found
 
+    folder, folders = options.work / "stock", [submitted / student.name for student in students]
     graders.stock_course(folder, name, folders[:m])
     stock = compared("nbgrader", m, graders.grade_stock(folder, name), graders.scores(folder))
     parallel = {}
@@ -105,28 +101,36 @@ def one_class(options, name, kind):
         parallel[str(processes)] = compared(
             f"nbgrader in {processes} processes", count, found, theirs
         )
-    best = min(parallel, key=lambda number: parallel[number]["of_n"]) if parallel else None
+    best = min(parallel, key=lambda number: parallel[number]["of_n"], default=None)
     return {
         "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel,
-        "best": best,
-        "cells": len(points), "date": _today(), "load": load,
+        "best": best, "cells": len(points), "date": _today(), "load": load,
     }  # fmt: skip
 
 
+def _expect_same(about, who, ours, theirs):
+    """End with an error unless two graders agree on which cells are fully right; return the cells
+    to which they give other parts of the points, as lines to read.
+    """
+    serious, partial = graders.differences(ours, theirs)
+    if serious:
+        raise SystemExit(f"{about}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious))
+    return partial
+
+
 def _waiting(into, name):
-    """Return the points that wait for a GPU, by cell: whoever grades here, nobody can give them."""
-    records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
-    return {
-        cell: own["pending"]
-        for record in records
-        for cell, own in record["cells"].items()
-        if own["pending"]
-    }
+    """Return the points that wait for a GPU, by cell: no grader on this machine can give them."""
+    waiting = {}
+    for record in _read_records(into, name):
+        for cell, own in record["cells"].items():
+            if own["pending"]:
+                waiting[cell] = own["pending"]
+    return waiting
 
 
-def _right_are_full(who, students, points, waiting=None):
-    """End with an error unless a grader gave all points, but for those that wait, to all
-    students who are right.
+def _expect_right_full(who, students, points, waiting=None):
+    """End with an error unless a grader gave all points, except those that wait, to all students
+    who are right.
     """
     right = {student.name for student in students if student.kind == classes.RIGHT}
     lost = graders.not_full({key: own for key, own in points.items() if key[0] in right}, waiting)
@@ -134,20 +138,18 @@ def _right_are_full(who, students, points, waiting=None):
         raise SystemExit(f"Right submissions lost points with {who}:\n  " + "\n  ".join(lost[:30]))
 
 
-def _proper(into, name, points, count):
+def _expect_whole_class(into, name, points, count):
     """End with an error unless gradebook, records and pages have the whole class, and agree on
     its points.
     """
-    records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
+    records = _read_records(into, name)
     students, pages = len({student for student, _ in points}), graders.pages(into, name)
-    total, recorded = (
-        sum(score for score, _ in points.values()),
-        sum(record["score"] for record in records),
-    )
+    total = sum(score for score, _ in points.values())
+    recorded = sum(record["score"] for record in records)
     if (
         {students, len(records), pages} != {count}
-        or len(points) % count
-        or abs(total - recorded) > 1e-2 * count
+        or len(points) % count  # each student has the same cells
+        or abs(total - recorded) > 1e-2 * count  # points are rounded to hundredths
     ):
         raise SystemExit(
             f"{students} students and {len(points)} cells in the gradebook, {len(records)} "
@@ -156,8 +158,8 @@ def _proper(into, name, points, count):
         )
 
 
-def _records(into, name):
-    return list(into.glob(f"autograded/*/{name}/grade.json"))
+def _read_records(into, name):
+    return [json.loads(path.read_text(encoding="utf8")) for path in graders.records(into, name)]
 
 
 # Where the time goes.
@@ -198,12 +200,8 @@ def measure_check(options, known):
         submitted, students = make_class(options, name, "right", 1)
         path = options.work / "timings.json"
         path.unlink(missing_ok=True)
-        command = [
-            "-m",
-            "autograder",
-            "check",
-            submitted / students[0].name / name / f"{name}.ipynb",
-        ]
+        notebook = submitted / students[0].name / name / f"{name}.ipynb"
+        command = ["-m", "autograder", "check", notebook]
         seconds = [graders.run(command, ROOT)[0] for _ in range(CHECKS)]
         graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
         known[name] = {"seconds": seconds, "phases": graders.phases_of(path)}
@@ -226,12 +224,13 @@ def measure_batch(options, known):
     for jobs in options.batch_jobs:
         into = options.work / "batch"
         shutil.rmtree(into, ignore_errors=True)
-        process = watch.started(graders.our_command(name, submitted, into, jobs), ROOT)
+        command = graders.our_command(name, submitted, into, "--jobs", jobs)
+        process = watch.started(command, ROOT)
         watched = watch.Watch(process)
         if process.returncode:
             raise SystemExit(f"The batch with {jobs} jobs ended with {process.returncode}.")
         points = graders.scores(into)
-        _proper(into, name, points, options.large)
+        _expect_whole_class(into, name, points, options.large)
         totals.add(sum(score > 0 for score, _ in points.values()))
         found = {"seconds": watched.seconds, **_over_time(into, name, watched)}
         known["jobs"][str(jobs)] = found
@@ -249,7 +248,8 @@ def _over_time(into, name, watched):
     """Return the rate in each tenth of a batch, and its memory in the first and the last tenth
     and at its peak.
     """
-    written = sorted(path.stat().st_mtime - watched.start for path in _records(into, name))
+    records = graders.records(into, name)
+    written = sorted(path.stat().st_mtime - watched.start for path in records)
     step = max(1, len(written) // 10)
     tenths = []
     for first in range(0, len(written) - step + 1, step):
@@ -271,56 +271,63 @@ def _over_time(into, name, watched):
 
 
 def measure_kill(options, known):
-    """Kill a batch at random moments, start it again each time, and compare with one that nobody
-    disturbed.
+    """Kill a batch at random moments, start it again each time, and compare with one that runs
+    undisturbed.
     """
     name, count = options.exercises[0], options.large
     submitted, _ = make_class(options, name, "mixed", count)
     calm, hurt = options.work / "calm", options.work / "hurt"
     undisturbed = graders.grade_ours(name, submitted, calm, options.jobs)
     shutil.rmtree(hurt, ignore_errors=True)
-    command = graders.our_command(name, submitted, hurt, options.jobs)
+    command = graders.our_command(name, submitted, hurt, "--jobs", options.jobs)
     shutil.copy(calm / SECRET, hurt / SECRET)  # so that both draw the same inputs
     rng, kills = random.Random(options.seed), []
     for number in range(options.kills):
         # In between a third and all of an equal share of the work, counted from when grades begin
         # to be written.
         wait = rng.uniform(0.3, 1) * undisturbed / (options.kills + 1)
-        kills.append(
-            {**_killed(command, wait, hurt / "gradebook.db"), "graded": len(_records(hurt, name))}
-        )
-        late = (
-            "; the batch was over before: take a larger --large" if kills[-1]["had_ended"] else ""
-        )
-        left = len(kills[-1]["left_behind"])
+        kill = _killed(command, wait, hurt / "gradebook.db")
+        kill["graded"] = len(graders.records(hurt, name))
+        kills.append(kill)
+        late = "; the batch was over before: take a larger --large" if kill["had_ended"] else ""
+        left = len(kill["left_behind"])
         out.print(
-            f"killed {number + 1}: {kills[-1]['graded']} graded, {left} processes left behind{late}"
+            f"killed {number + 1}: {kill['graded']} graded, {left} processes left behind{late}"
         )
     graders.run(command, ROOT)
+    same_grades = _expect_undisturbed(calm, hurt, name, count, kills)
+    known.clear()
+    known.update(
+        exercise=name, n=count, jobs=options.jobs, kills=kills, undisturbed_seconds=undisturbed,
+        same_grades=same_grades, left_behind=0,
+    )  # fmt: skip
+    out.print(
+        f"killed {options.kills} times: all {count} graded as undisturbed, nothing left behind"
+    )
+    yield known
+
+
+def _expect_undisturbed(calm, hurt, name, count, kills):
+    """End with an error unless a batch that was killed has the grades and files of one that was
+    not, and left no process behind; return how many grades that are.
+    """
     ours, theirs = graders.scores(calm), graders.scores(hurt)
     for into, points in ((calm, ours), (hurt, theirs)):
-        _proper(into, name, points, count)
-    wrong = [line for lines in graders.differences(ours, theirs) for line in lines]
-    orphans = [line for one in kills for line in one["left_behind"]]
+        _expect_whole_class(into, name, points, count)
+    serious, partial = graders.differences(ours, theirs)
+    wrong = serious + partial
+    orphans = [line for kill in kills for line in kill["left_behind"]]
     scraps = sorted(_files(hurt) ^ _files(calm))
     if wrong or orphans or scraps:
         raise SystemExit(
             f"grades that differ: {wrong[:30]}; processes left: {orphans}; other "
             f"files: {scraps[:5]}"
         )
-    if not any(0 < one["graded"] < count for one in kills):
+    if not any(0 < kill["graded"] < count for kill in kills):
         raise SystemExit(
             "Whenever it was killed, nothing or all was graded: take a larger --large."
         )
-    known.clear()
-    known.update(
-        exercise=name, n=count, jobs=options.jobs, kills=kills, undisturbed_seconds=undisturbed,
-        same_grades=len(theirs), left_behind=0,
-    )  # fmt: skip
-    out.print(
-        f"killed {options.kills} times: all {count} graded as undisturbed, nothing left behind"
-    )
-    yield known
+    return len(theirs)
 
 
 def _files(folder):
@@ -332,15 +339,14 @@ def _killed(command, wait, gradebook):
     what is left.
     """
     process, started = watch.started(command, ROOT, start_new_session=True), time.time()
-    begun, deadline, below = None, time.monotonic() + LONGEST_WAIT, {}
-    while process.poll() is None and time.monotonic() < (
-        deadline if begun is None else begun + wait
-    ):
+    begun, kill_at, below = False, time.monotonic() + LONGEST_WAIT, {}
+    while process.poll() is None and time.monotonic() < kill_at:
         time.sleep(0.05)
+        # Noted while it runs: when it is dead, its processes are no longer below it.
         with contextlib.suppress(psutil.Error):
-            below.update((one.pid, one) for one, _ in watch.descendants(process)[0])
-        if begun is None and gradebook.exists() and gradebook.stat().st_mtime > started:
-            begun = time.monotonic()
+            below.update((one.pid, one) for one in watch.descendants(process)[0])
+        if not begun and gradebook.exists() and gradebook.stat().st_mtime > started:
+            begun, kill_at = True, time.monotonic() + wait
     ended = process.poll() is not None
     process.kill()
     process.wait()
@@ -373,7 +379,7 @@ def measure_plugin(options, known):
             f"nbgrader autograde ended with {process.returncode}, and graded {graded} of "
             f"{options.n}. To see why, measure with --work DIR, and run it again in DIR/plugin."
         )
-    _right_are_full("nbgrader with this course's settings", students, points)
+    _expect_right_full("nbgrader with this course's settings", students, points)
     written = sorted(
         path.stat().st_mtime for path in folder.glob(f"autograded/*/{name}/{name}.ipynb")
     )
@@ -401,50 +407,54 @@ def measure_database(options, known):
         raise SystemExit(
             "Name an empty database on a server with --db; its tables are deleted at the end."
         )
-    name, path, into = (
-        options.exercises[0],
-        options.work / "timings.json",
-        options.work / "database",
-    )
-    submitted, students = make_class(options, name, "mixed", options.n)
+    name = options.exercises[0]
+    submitted, _ = make_class(options, name, "mixed", options.n)
     engine = sqlalchemy.create_engine(options.db)
     if sqlalchemy.inspect(engine).get_table_names():
         raise SystemExit("The database of --db is not empty.")
     runs, load = {"sqlite": [], "server": []}, os.getloadavg()[0]
     for _ in range(options.repeat):
-        for kind, found in runs.items():
-            shutil.rmtree(into, ignore_errors=True)
-            path.unlink(missing_ok=True)
-            command = graders.our_command(name, submitted, into, options.jobs)
-            command += ["--db", options.db] if kind == "server" else []
-            seconds, _ = graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
-            if len(_records(into, name)) != len(students):
-                raise SystemExit(
-                    f"{kind}: {len(_records(into, name))} records for {len(students)} submissions"
-                )
-            found.append(
-                {"seconds": seconds, "writing_ms": graders.phases_of(path)["phases"]["database"]}
-            )
-            out.print(
-                f"{kind}: {options.n} of {name} in {seconds:.1f} s, {found[-1]['writing_ms']:.2f} "
-                "ms to write each"
-            )
-        with engine.begin() as connection:
-            version = connection.execute(sqlalchemy.text("SHOW server_version")).scalar()
-            for table in sqlalchemy.inspect(connection).get_table_names():
-                connection.execute(sqlalchemy.text(f"DROP TABLE {table} CASCADE"))
+        runs["sqlite"].append(_into_database(options, name, submitted, "sqlite"))
+        runs["server"].append(_into_database(options, name, submitted, "server", options.db))
+        version = _emptied(engine)
     engine.dispose()
     known.clear()
     known.update(
-        exercise=name,
-        n=options.n,
-        jobs=options.jobs,
-        version=version,
-        date=_today(),
-        load=load,
+        exercise=name, n=options.n, jobs=options.jobs, version=version, date=_today(), load=load,
         **runs,
-    )
+    )  # fmt: skip
     yield known
+
+
+def _into_database(options, name, submitted, kind, address=""):
+    """Grade a class into SQLite, or into the database at an address; return the seconds, and the
+    milliseconds of writing for each submission.
+    """
+    into, timings = options.work / "database", options.work / "timings.json"
+    shutil.rmtree(into, ignore_errors=True)
+    timings.unlink(missing_ok=True)
+    database = ["--db", address] if address else []
+    command = graders.our_command(name, submitted, into, "--jobs", options.jobs, *database)
+    seconds, _ = graders.run(command, ROOT, **{graders.TIMINGS: str(timings)})
+    count = len(graders.records(into, name))
+    if count != options.n:
+        raise SystemExit(f"{kind}: {count} records for {options.n} submissions")
+    milliseconds = graders.phases_of(timings)["phases"]["database"]
+    out.print(
+        f"{kind}: {options.n} of {name} in {seconds:.1f} s, {milliseconds:.2f} ms to write each"
+    )
+    return {"seconds": seconds, "writing_ms": milliseconds}
+
+
+def _emptied(engine):
+    """Delete all tables, so that the next run finds an empty database; return the server's
+    version.
+    """
+    with engine.begin() as connection:
+        version = connection.execute(sqlalchemy.text("SHOW server_version")).scalar()
+        for table in sqlalchemy.inspect(connection).get_table_names():
+            connection.execute(sqlalchemy.text(f"DROP TABLE {table} CASCADE"))
+    return version
 
 
 # The report.
@@ -467,7 +477,7 @@ def machine():
         "load_before": os.getloadavg()[0],
         "system": platform.platform(),
         "python": platform.python_version(),
-        **{name: version(name) for name in PACKAGES},
+        **{name: version(name) for name in tables.PACKAGES},
     }
 
 
@@ -487,48 +497,23 @@ PARTS = {
 }
 
 
-def options_of(arguments=None):
-    """Return the parser of the command line, and what it says."""
+def _parser():
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add(
-        "parts",
-        nargs="*",
-        metavar="PART",
-        help=f"{', '.join(PARTS)}; default: {' '.join(DEFAULT_PARTS)}",
-    )
-    add(
-        "--exercises",
-        nargs="+",
-        choices=EXERCISES,
-        default=EXERCISES,
-        help="which; batch, kill, plugin: the first",
-    )
-    add(
-        "--kinds",
-        nargs="+",
-        choices=list(classes.KINDS),
-        default=list(classes.KINDS),
-        help="class, phases",
-    )
+    add, cores, kinds = parser.add_argument, len(os.sched_getaffinity(0)), list(classes.KINDS)
+    parts = f"{', '.join(PARTS)}; default: {' '.join(DEFAULT_PARTS)}"
+    add("parts", nargs="*", metavar="PART", help=parts)
+    which = "which; batch, kill, plugin: the first"
+    add("--exercises", nargs="+", choices=EXERCISES, default=EXERCISES, help=which)
+    add("--kinds", nargs="+", choices=kinds, default=kinds, help="class, phases")
     add("--n", type=int, default=200, help="submissions for ours (class), and in all (plugin)")
     add("--m", type=int, default=8, help="submissions for nbgrader (class)")
-    add(
-        "--processes",
-        type=int,
-        nargs="*",
-        default=[2, 4],
-        help="processes of nbgrader in parallel (class)",
-    )
+    parallel = "processes of nbgrader in parallel (class)"
+    add("--processes", type=int, nargs="*", default=[2, 4], help=parallel)
     add("--repeat", type=int, default=1, help="runs of ours, of which the median counts (class)")
-    add(
-        "--jobs",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        help="jobs of ours; default: the cores",
-    )
+    add("--jobs", type=int, default=cores, help="jobs of ours; default: the cores")
     add("--timed", type=int, default=50, help="submissions (phases)")
     add("--large", type=int, default=1000, help="submissions (batch, kill)")
     add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
@@ -539,6 +524,12 @@ def options_of(arguments=None):
     add("--work", type=Path, help="folder to work in, which is kept; default: a temporary one")
     add("--results", type=Path, default=HERE / "results.json", help="file of the results")
     add("--table", action="store_true", help="only print the results there are, as Markdown")
+    return parser
+
+
+def options_of(arguments=None):
+    """Return the options of the command line; end with a line on those that cannot be meant."""
+    parser = _parser()
     options = parser.parse_args(arguments)
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:

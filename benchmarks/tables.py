@@ -5,21 +5,15 @@ instructors.
 from statistics import median
 
 PACKAGES = (
-    "nbgrader",
-    "nbconvert",
-    "ipykernel",
-    "ipython",
-    "numpy",
-    "torch",
-    "matplotlib",
-    "sqlalchemy",
+    *("nbgrader", "nbconvert", "ipykernel", "ipython"),
+    *("numpy", "torch", "matplotlib", "sqlalchemy"),
 )
 KINDS = {"right": "right", "mixed": "with mistakes"}
 
 
 def markdown(results):
-    """Return what `results.json` holds as Markdown: a table for each part that was measured, and
-    the machine.
+    """Return `results.json` as Markdown: a table for each part that was measured, and the
+    machine.
     """
     parts = [make(results[name]) for name, make in TABLES.items() if results.get(name)]
     return "\n\n".join([*parts, _machine(results["machine"])]) + "\n"
@@ -69,11 +63,14 @@ def _class(part):
     for name, kind, entry in _rows(part):
         ours, stock, best = median(entry["ours_seconds"]), entry["stock"]["of_n"], entry["best"]
         row = [name, f"{entry['n']}, {KINDS[kind]}", f"{ours:.1f} s ({entry['n'] / ours:.1f}/s)"]
-        row += [f"{stock:.0f} s", _times(stock / ours), "", ""]
+        row += [f"{stock:.0f} s", _times(stock / ours)]
         if best:
+            # Where starting several processes costs more than it saves, one is the best.
             several = entry["parallel"][best]["of_n"]
             seconds, count = min((stock, "1 process"), (several, f"{best} processes"))
-            row[-2:] = [f"{seconds:.0f} s, {count}", _times(seconds / ours)]
+            row += [f"{seconds:.0f} s, {count}", _times(seconds / ours)]
+        else:
+            row += ["", ""]
         rows.append(row)
         graded += entry["stock"]["count"]
         loads.append(entry["load"])
@@ -129,16 +126,14 @@ def _phases(part):
 def _check(part):
     rows = []
     for name, entry in sorted(part.items()):
-        phases = (entry["phases"] or {}).get("phases", {})
-        outer = ", ".join(
-            f"{phase} {spent:.0f}" for phase, spent in phases.items() if not phase.startswith(" ")
-        )
-        run = ", ".join(
-            f"{phase.strip()} {spent:.0f}"
-            for phase, spent in phases.items()
-            if phase.startswith(" ")
-        )
-        times = f"{outer}; of the run: {run}" if run else outer
+        # Phases whose names begin with a space are parts of the run, which is a phase itself.
+        inner, outer = [], []
+        for phase, spent in (entry["phases"] or {}).get("phases", {}).items():
+            phases = inner if phase.startswith(" ") else outer
+            phases.append(f"{phase.strip()} {spent:.0f}")
+        times = ", ".join(outer)
+        if inner:
+            times += f"; of the run: {', '.join(inner)}"
         rows.append((name, f"{median(entry['seconds']):.2f} s", times or "not recorded"))
     return _table(
         ("one notebook, `check`", "from start to end", "of which milliseconds"), rows, right=(1,)
@@ -147,6 +142,7 @@ def _check(part):
 
 def _batch(part):
     rows = []
+    # Keys of JSON are texts: 10 jobs come after 2.
     for jobs, entry in sorted(part["jobs"].items(), key=lambda pair: int(pair[0])):
         rows.append(
             (

@@ -4,13 +4,11 @@ A part of `run.py`.
 """
 
 import contextlib
-import functools
-import http.server
 import os
 import shutil
 import sqlite3
 import statistics
-import threading
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +19,11 @@ import watch
 from autograder.authoring import loader
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "book" / "tools"))
+
+import chromium  # noqa: E402 (it is one of the book's tools)
+
 EXERCISES = [folder.name for folder in loader.FOLDERS[:5]]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VISITS = 3  # of the report, each in a browser that has seen nothing; the median counts
 # What a person waits for: text, and a page that is drawn and answers. Milliseconds from when it was
 # asked for.
@@ -38,23 +39,17 @@ SEARCHED = """text => new Promise(resolve => {
 
 
 def measure(options, known, out):
-    """Grade a mixed class in the first five exercises; then each other command, and the report
-    in a browser.
+    """Grade a mixed class in the first five exercises; then run each other command, and open the
+    report in a browser.
     """
     submitted, into = options.work / "thousand", options.work / "thousand-graded"
     shutil.rmtree(submitted, ignore_errors=True)
     shutil.rmtree(into, ignore_errors=True)
-    right = {}
-    for name in EXERCISES:
-        students = classes.students(
-            classes.answers_of(name), "mixed", options.students, options.seed
-        )
-        classes.write(students, name, submitted)
-        right[name] = {student.name for student in students if student.kind == classes.RIGHT}
-    count = options.students * len(EXERCISES)
+    right = _write_class(submitted, options.students, options.seed)
     known.clear()
     known.update(
-        students=options.students, exercises=EXERCISES, submissions=count, jobs=options.jobs,
+        students=options.students, exercises=EXERCISES,
+        submissions=options.students * len(EXERCISES), jobs=options.jobs,
         date=datetime.now(UTC).isoformat(timespec="seconds"), load=os.getloadavg()[0], commands={},
     )  # fmt: skip
     places = ["--into", into]
@@ -67,22 +62,13 @@ def measure(options, known, out):
         "export": ["export", *places],
     }.items():
         into.mkdir(exist_ok=True)
-        process = watch.started(["-m", "autograder", *command], ROOT)
-        watched = watch.Watch(process)
-        if process.returncode:
-            raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}.")
-        found = {
-            "seconds": watched.seconds,
-            "main_mb": watched.peak("main"),
-            "peak_mb": watched.peak("pss"),
-        }
-        known["commands"][said] = found
+        known["commands"][said] = found = _run(command)
         out.print(
             f"{said}: {found['seconds']:.1f} s, {found['main_mb']:.0f} MB, all "
             f"{found['peak_mb']:.0f} MB"
         )
         if said == "grade":
-            _proper(into, right, options.students)
+            _expect_all_graded(into, right, options.students)
             known["sizes_mb"] = {
                 name: _size(into / name) for name in ("gradebook.db", "autograded", "feedback")
             }
@@ -93,9 +79,32 @@ def measure(options, known, out):
     yield known
 
 
-def _proper(into, right, count):
-    """End with an error unless everybody has a grade, a record and a page, and who is right has
-    all points.
+def _write_class(submitted, count, seed):
+    """Write a mixed class for each exercise; return the names of the students who are right."""
+    right = {}
+    for name in EXERCISES:
+        students = classes.students(classes.answers_of(name), "mixed", count, seed)
+        classes.write(students, name, submitted)
+        right[name] = {student.name for student in students if student.kind == classes.RIGHT}
+    return right
+
+
+def _run(command):
+    """Run a command of the course; return its seconds and its memory."""
+    process = watch.started(["-m", "autograder", *command], ROOT)
+    watched = watch.Watch(process)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}.")
+    return {
+        "seconds": watched.seconds,
+        "main_mb": watched.peak("main"),
+        "peak_mb": watched.peak("pss"),
+    }
+
+
+def _expect_all_graded(into, right, count):
+    """End with an error unless each submission has a grade, a record and a page, and each right
+    one all points.
     """
     with contextlib.closing(sqlite3.connect(into / "gradebook.db")) as book:
         graded = dict(
@@ -107,16 +116,13 @@ def _proper(into, right, count):
     for name, students in right.items():
         found = (
             graded.get(name, 0),
-            len(list(into.glob(f"autograded/*/{name}/grade.json"))),
+            len(graders.records(into, name)),
             graders.pages(into, name),
         )
         if set(found) != {count}:
             raise SystemExit(f"{name}: of {count}, gradebook, records and pages have {found}")
-        lost = [
-            line
-            for line in graders.not_full(graders.scores(into, name))
-            if line.partition(" ")[0] in students
-        ]
+        scores = graders.scores(into, name)
+        lost = graders.not_full({key: own for key, own in scores.items() if key[0] in students})
         if lost:
             raise SystemExit(
                 f"Right submissions of {name} lost points:\n  " + "\n  ".join(lost[:30])
@@ -140,40 +146,24 @@ def visit(into, student):
     """
     from playwright.sync_api import sync_playwright
 
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if executable is None:
+    program = chromium.executable()
+    if program is None:
         raise SystemExit(
-            f"No browser opens the report: none of {', '.join(BROWSERS)} is installed."
+            f"No browser opens the report: none of {', '.join(chromium.NAMES)} is installed."
         )
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *arguments):
-            pass
-
     found = {"first_text": [], "first_screen": [], "search": []}
-    handler = functools.partial(Quiet, directory=str(into))
-    with (
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
-        sync_playwright() as playwright,
-    ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with chromium.served(into) as site, sync_playwright() as playwright:
         for _ in range(VISITS):
-            browser = playwright.chromium.launch(
-                executable_path=executable, args=["--no-sandbox"] if os.geteuid() == 0 else []
-            )
+            browser = playwright.chromium.launch(executable_path=program, args=chromium.arguments())
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            page.goto(
-                f"http://127.0.0.1:{server.server_port}/report.html", wait_until="domcontentloaded"
-            )
+            page.goto(f"{site}/report.html", wait_until="domcontentloaded")
             shown = page.evaluate(FIRST_SCREEN)
             found["first_text"].append((shown["paint"] or shown["ready"]) / 1e3)
             found["first_screen"].append(shown["ready"] / 1e3)
             rows, elements = page.locator("tr").count(), page.locator("*").count()
-            if page.locator("input[type=search]").count():
-                found["search"].append(page.evaluate(SEARCHED, student) / 1e3)
-                if not page.get_by_text(student, exact=True).first.is_visible():
-                    raise SystemExit(f"The report's search does not find {student}.")
+            found["search"].append(page.evaluate(SEARCHED, student) / 1e3)
+            if not page.get_by_text(student, exact=True).first.is_visible():
+                raise SystemExit(f"The report's search does not find {student}.")
             browser.close()
-        server.shutdown()
-    medians = {name: statistics.median(values) for name, values in found.items() if values}
+    medians = {name: statistics.median(values) for name, values in found.items()}
     return {**medians, "rows": rows, "elements": elements}

@@ -201,7 +201,7 @@ def sinks(seed):
     """Return how far the weights of a softmax with a sink are apart from those of gpt-oss."""
     gpt_oss = importlib.import_module("transformers.models.gpt_oss.modeling_gpt_oss")
 
-    class Layer(torch.nn.Module):
+    class Layer(torch.nn.Module):  # what their function reads of one
         num_key_value_groups, training = 1, False
 
         def __init__(self, sinks):
@@ -212,8 +212,10 @@ def sinks(seed):
     q, k, v = torch.randn(3, 2, 4, 7, 16, generator=generator, dtype=torch.float64)
     sink = torch.randn(4, generator=generator, dtype=torch.float64)
     mask = torch.full((7, 7), -math.inf).triu(1)
+    # Their scaling, and the factor that undoes it: the scores are q k^T.
     theirs = gpt_oss.eager_attention_forward(Layer(sink), 4 * q, k, v, mask, scaling=0.25)[1]
     scores = q @ k.mT + mask
+    # The sink is one more score, without a value: it only enlarges the sum.
     top = torch.maximum(scores.amax(-1, keepdim=True), sink[:, None, None])
     e = (scores - top).exp()
     return apart(e / (e.sum(-1, keepdim=True) + (sink[:, None, None] - top).exp()), theirs)
@@ -225,6 +227,7 @@ def angles(kind):
         "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
         "yarn": {"beta_slow": 1.0, "beta_fast": 32.0, "truncate": False},
     }[kind]
+    # As in Llama 3.1 and gpt-oss.
     base, factor, trained, d_k = {
         "llama3": (500_000.0, 8.0, 8192, 128),
         "yarn": (150_000.0, 32.0, 4096, 64),

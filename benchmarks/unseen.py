@@ -17,7 +17,7 @@ from rich.console import Console
 
 from autograder.authoring import json_entries, loader, unseen
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before an exercise's checks import Triton
 out = Console(width=118, highlight=False)
 
 
@@ -33,16 +33,17 @@ def counted(folder):
             own["wrong"] += 1
             own["named"].update(told.labels if told.lost else ())
         about = f"{answer.subject}: {answer.about}"
-        if answer.kind == "right":
-            rejected += [about] if told.lost else []
-        elif told.lost:
+        if answer.kind == "right" and told.lost:
+            rejected.append(about)
+        elif answer.kind == "wrong" and told.lost:
             counts[told.why] += 1
-        else:
+        elif answer.kind == "wrong":
             accepted.append(about)
+    # Once recorded, what the first grading found stays, however often this is counted again.
     before = unseen.recorded().get(folder.name, {})
     at_first = {
-        f"{what}_at_first": before.get(f"{what}_at_first", found)
-        for what, found in (("accepted", accepted), ("rejected", rejected))
+        "accepted_at_first": before.get("accepted_at_first", accepted),
+        "rejected_at_first": before.get("rejected_at_first", rejected),
     }
     return {**counts, "accepted": accepted, "rejected": rejected, **at_first, "causes": causes}
 

@@ -1,8 +1,7 @@
 """Steps towards faster kernels than those of `flash_attention.py`, for 16-bit numbers and heads of
 64 or 128 columns.
 
-    python benchmarks/gpu.py variants --record book/data/gpu-h200.json  # check and time them on a
-    GPU
+    python benchmarks/gpu.py variants --record book/data/gpu-h200.json  # check and time on a GPU
 
 Each step changes one thing:
 
@@ -47,7 +46,7 @@ from flash_attention import (
 )
 
 MULTIPROCESSORS = 132  # of an H100 and an H200
-# bytes of keys and values up to which the longest of all heads come first: about an L2 cache
+# Bytes of keys and values up to which the longest of all heads come first: about an L2 cache.
 CACHE = 2**26
 
 

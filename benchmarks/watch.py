@@ -13,7 +13,7 @@ import psutil
 
 MEGABYTE = 1e6
 EVERY = 0.5  # seconds between two looks
-LEFT_BEHIND = 15  # seconds that processes have to go when their main process was killed
+LEFT_BEHIND = 15  # seconds that processes have to end when their main process was killed
 
 
 def started(arguments, cwd, **more):
@@ -27,28 +27,27 @@ def started(arguments, cwd, **more):
 
 
 def descendants(process):
-    """Return the processes below one, each with whether it is or lies in a sandbox; and the number
-    of sandboxes.
+    """Return the processes below one, and how many sandboxes are among them.
 
-    A sandbox is a bubblewrap that is in no other: as root, one stands in another.
+    A sandbox is a bubblewrap that is in no other: as root, one runs in another.
     """
     found, sandboxes = [], 0
-    levels = [(psutil.Process(process.pid), False)]
-    while levels:
-        parent, inside = levels.pop()
-        with contextlib.suppress(psutil.Error):
+    todo = [(psutil.Process(process.pid), False)]
+    while todo:
+        parent, inside = todo.pop()
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
             for child in parent.children():
                 within = inside
                 with contextlib.suppress(psutil.Error):
                     within = inside or child.name() == "bwrap"
                 sandboxes += within and not inside
-                found.append((child, within))
-                levels.append((child, within))
+                found.append(child)
+                todo.append((child, within))
     return found, sandboxes
 
 
 class Watch:
-    """Looks every half second at what a process and its descendants hold, until it ends."""
+    """Measures twice a second what a process and its descendants use, until it ends."""
 
     def __init__(self, process):
         self.process, self.samples, self.start = process, [], time.time()
@@ -62,25 +61,18 @@ class Watch:
         self.seconds = time.time() - self.start
 
     def _look(self, main):
-        """Add up the proportional memory (PSS: what is shared is divided among those who share
-        it).
+        """Return the memory of the main process, and of all (PSS: memory that several processes
+        share is divided among them).
         """
         below, sandboxes = descendants(self.process)
-        sample = {
+        own = _proportional_memory(main)
+        others = sum(map(_proportional_memory, below))
+        return {
             "t": time.time() - self.start,
             "sandboxes": sandboxes,
-            "main": 0,
-            "workers": 0,
-            "sandboxed": 0,
+            "main": own,
+            "pss": own + others,
         }
-        for one, kind in [
-            (main, "main"),
-            *((child, ("workers", "sandboxed")[inside]) for child, inside in below),
-        ]:
-            with contextlib.suppress(psutil.Error, OSError):
-                sample[kind] += one.memory_full_info().pss / MEGABYTE
-        sample["pss"] = sample["main"] + sample["workers"] + sample["sandboxed"]
-        return sample
 
     def peak(self, key):
         """Return the largest value of all samples."""
@@ -94,10 +86,14 @@ class Watch:
         return statistics.mean(found) if found else None
 
 
+def _proportional_memory(process):
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.memory_full_info().pss / MEGABYTE
+    return 0.0  # it has ended
+
+
 def still_there(processes, seconds=LEFT_BEHIND):
-    """Return the command lines of those processes that are there when they have had some seconds
-    to go.
-    """
+    """Return the command lines of the processes that have not ended after some seconds."""
     deadline = time.monotonic() + seconds
     while True:
         left = []

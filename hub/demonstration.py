@@ -38,6 +38,7 @@ c.Watch.check_owner = False  # one user of the system for all: only for a look
 
 def free_ports(count):
     """Return ports that no program uses."""
+    # All stay open until the last one is bound, so that no port comes twice.
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -48,6 +49,7 @@ def free_ports(count):
 def check_port():
     """End with one line if another program uses the hub's port."""
     with socket.socket() as probe:
+        # a port that a program used a moment ago is free
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((ADDRESS, PORT))

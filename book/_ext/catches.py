@@ -123,6 +123,7 @@ class _Directive(SphinxDirective):
         self.state.nested_parse(
             StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part
         )
+        # Sphinx would look for it in the page's catalog, which has the English.
         for paragraph in part.findall(nodes.paragraph):
             paragraph["translatable"] = False
         return list(part.children)

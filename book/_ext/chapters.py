@@ -15,6 +15,7 @@ chapter.
 
 import contextlib
 import html
+import itertools
 import re
 import runpy
 import sys
@@ -68,6 +69,7 @@ class EntriesDirective(SphinxDirective):
             if heading in chapter.sections:
                 first, lines = chapter.sections[heading]
                 if heading == "Cheat sheet":
+                    # Three lines come before the entries': their numbers in warnings stay right.
                     title = f"## [{chapter.number} {chapter.title}]({chapter.page.name})"
                     lines = [":::::{div} abh-sheet-block", title, "", *lines, ":::::"]
                     first -= 3
@@ -98,30 +100,31 @@ def joined(parts):
     terms in order.
     """
     for kind, inner in ((nodes.table, nodes.tbody), (addnodes.glossary, nodes.definition_list)):
-        first, *others = [node for part in parts for node in part if isinstance(node, kind)] or [
-            None
-        ]
+        of_kind = [node for part in parts for node in part if isinstance(node, kind)]
+        if not of_kind:
+            continue
+        first, *others = of_kind
         for other in others:
             next(first.findall(inner)).extend(next(other.findall(inner)).children)
             other.parent.remove(other)
-        if kind is addnodes.glossary and first:
+        if kind is addnodes.glossary:
             (terms,) = first.findall(inner)
             terms[:] = sorted(terms, key=lambda term: term[0].astext().lower())
     return [node for part in parts for node in part]
 
 
 def lanes(rows):
-    """Return the lines between chapters that are no neighbours: (from, to, lane), none over
+    """Return the lines between chapters that are no neighbors: (from, to, lane), none over
     another.
     """
     names, made = list(rows), []
     for end, row in enumerate(rows.values()):
         for start in sorted(names.index(name) for name in row.after):
             if end - start > 1:
+                # the first lane that no line beside this one has
                 taken = {lane for first, last, lane in made if first <= end and start <= last}
-                made.append(
-                    (start, end, next(lane for lane in range(len(names)) if lane not in taken))
-                )
+                lane = next(lane for lane in itertools.count() if lane not in taken)
+                made.append((start, end, lane))
     return made
 
 
@@ -196,7 +199,7 @@ def card(app, docname, name, rows):
     needs += [html.escape(str(_(row.needs)))] if row.needs else []
     chapter = _("Chapter %d") % int(number)
     named = f'<span class="visually-hidden">{chapter}: </span>{title}'
-    # no call in the text below: none is looked for there
+    # Calls of `_` within an f-string would not be found for the catalog.
     needed = _("You need %s.") % str(_(", and ")).join(needs)
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
@@ -239,9 +242,8 @@ def check(app, env):
         return
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-", page)}
-    for name in sorted(
-        (rows - pages) | {chapters.chapter_of_page(page, BOOK.parent) for page in pages} - rows
-    ):
+    named = {chapters.chapter_of_page(page, BOOK.parent) for page in pages}
+    for name in sorted((rows - pages) | (named - rows)):
         logger.warning(
             "%s: a chapter needs entries, book/NN-name/entries.md, and these a chapter",
             name,

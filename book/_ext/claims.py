@@ -53,7 +53,7 @@ class count(nodes.Inline, nodes.Element):  # noqa: N801
 def read_rows(changed):
     """The claims of all entries: id -> {documents, chapters, statement}.
 
-    `changed` is the files' times.
+    `changed` is the files' times: entries that have changed are read again.
     """
     return chapters.claims(ROOT)
 
@@ -64,7 +64,7 @@ def files():
 
 
 def rows():
-    """The claims of the entries as they stand."""
+    """The claims of the entries as they are now."""
     return read_rows(tuple(path.stat().st_mtime_ns for path in files().values()))
 
 
@@ -95,6 +95,8 @@ class ClaimDirective(SphinxDirective):
     def run(self):
         name, where = self.arguments[0], self.get_location()
         row, verdict = rows().get(name), " ".join(self.options.get("verdict", "").split())
+        # The statement is in the entries of the first chapter that answers it; an unknown one may
+        # come into any.
         for number, path in files().items():
             if row is None or number == row["chapters"][0]:
                 self.env.note_dependency(str(path))
@@ -120,7 +122,10 @@ class ClaimDirective(SphinxDirective):
             )
             return []
         answered.append(name)
+        return [self.box(name, row, verdict)]
 
+    def box(self, name, row, verdict):
+        """Return the box of a claim: its source, statement, verdict and folded evidence."""
         box = nodes.container(
             classes=["abh-claim", f"abh-claim-{kind(verdict)}"], ids=[f"claim-{name.lower()}"]
         )
@@ -142,7 +147,7 @@ class ClaimDirective(SphinxDirective):
             evidence += nodes.paragraph("", "", self.link(box["cell"]), classes=["abh-claim-link"])
         box += unfolding(_("Why"), "abh-claim-why", evidence)
         self.set_source_info(box)
-        return [box]
+        return box
 
     def link(self, cell):
         """A link to the cell that shows it."""
@@ -205,32 +210,14 @@ def fill_ledgers(app, doctree, docname):
     ledgers, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
     if not ledgers and not numbers:
         return
-    boxes = {}  # chapter -> its boxes
-    for page in sorted(app.env.claims_answered, key=lambda page: chapters.order(page, ROOT)):
-        found = app.env.get_doctree(page).findall(
-            lambda n: isinstance(n, nodes.container) and "claim" in n
-        )
-        chapter = str(PurePosixPath(page).with_name(chapters.chapter_of_page(page, ROOT)))
-        boxes.setdefault(chapter, []).extend((page, box) for box in found)
-    boxes = {chapter: found for chapter, found in boxes.items() if found}
-    every = [box for found in boxes.values() for _page, box in found]
-    times = Counter(box["claim"] for box in every)
-    answered = set(times)
-    known = {"answered": len(answered), "all": len(rows()), "verdicts": len(every)}
-    known["twice"] = sum(many > 1 for many in times.values())
-    for number in numbers:
-        of_kind = sum(f"abh-claim-{number['of']}" in box["classes"] for box in every)
-        number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
+    boxes = boxes_by_chapter(app.env)
+    every = [one for of_chapter in boxes.values() for one in of_chapter]
+    fill_numbers(numbers, [box for _page, box in every])
+    answered = {box["claim"] for _page, box in every}
     for node in ledgers:
         content = [controls(app, boxes)]
         for name, title in KINDS.items():
-            wanted = f"abh-claim-{name}"
-            found = [
-                one
-                for of_chapter in boxes.values()
-                for one in of_chapter
-                if wanted in one[1]["classes"]
-            ]
+            found = [one for one in every if f"abh-claim-{name}" in one[1]["classes"]]
             if found:
                 content.append(nodes.rubric("", str(title), classes=["abh-ledger-kind"]))
                 content[-1]["heading-level"] = 3
@@ -244,6 +231,28 @@ def fill_ledgers(app, doctree, docname):
                 _("%d statements that no chapter answers yet") % len(waiting), waiting
             )
         node.replace_self(content)
+
+
+def boxes_by_chapter(env):
+    """The boxes of the book, in its order: chapter -> (page, box) of each."""
+    boxes = {}
+    for page in sorted(env.claims_answered, key=lambda page: chapters.order(page, ROOT)):
+        found = env.get_doctree(page).findall(
+            lambda n: isinstance(n, nodes.container) and "claim" in n
+        )
+        chapter = str(PurePosixPath(page).with_name(chapters.chapter_of_page(page, ROOT)))
+        boxes.setdefault(chapter, []).extend((page, box) for box in found)
+    return {chapter: found for chapter, found in boxes.items() if found}
+
+
+def fill_numbers(numbers, boxes):
+    """Replace each place of a number by what it counts."""
+    times = Counter(box["claim"] for box in boxes)
+    known = {"answered": len(times), "all": len(rows()), "verdicts": len(boxes)}
+    known["twice"] = sum(many > 1 for many in times.values())
+    for number in numbers:
+        of_kind = sum(f"abh-claim-{number['of']}" in box["classes"] for box in boxes)
+        number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
 
 
 def controls(app, boxes):
@@ -261,7 +270,7 @@ def controls(app, boxes):
         f'<option value="{name}">{html.escape(str(t))}</option>'
         for name, t in chapters_named.items()
     )
-    # in an f-string no catalog finds them
+    # Calls of `_` within an f-string would not be found for the catalog.
     legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")
     return nodes.raw(
         "",
@@ -336,7 +345,7 @@ def cell_link(app, docname, box):
         yield nodes.reference("", words, internal=True, refuri=uri)
 
 
-@functools.cache  # a page is read from the disk each time, and has many of the cells
+@functools.cache  # `get_doctree` reads a page from the disk, and a page has many of the cells
 def section_of(env, page, label):
     """The title of the section of a page in which a label stands."""
     node = next(

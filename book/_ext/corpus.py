@@ -19,7 +19,6 @@ from autograder.grades.results import Kind
 
 _ = get_translation("extensions")
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
-
 COUNTS = loader.ROOT / "book" / "data" / "hostile.json"
 
 OUTCOMES = {
@@ -66,8 +65,8 @@ def feedback(env, exercise=catalogs.SHARED):
 
 @functools.cache
 def _catalog(language, exercise):
-    held = io.BytesIO(catalogs.of_feedback(loader.ROOT, language, exercise))
-    return gettext.GNUTranslations(held).gettext
+    compiled = io.BytesIO(catalogs.of_feedback(loader.ROOT, language, exercise))
+    return gettext.GNUTranslations(compiled).gettext
 
 
 shown = functools.partial(nodes.paragraph, translatable=False)
@@ -109,15 +108,13 @@ def table(head, body, widths, *names):
     """
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in widths]
-    group += nodes.thead(
-        "", nodes.row("", *(nodes.entry("", shown("", str(title))) for title in head))
-    )
-    rows = [
-        [cell if isinstance(cell, list) else [shown("", str(cell))] for cell in row] for row in body
-    ]
-    group += nodes.tbody(
-        "", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows)
-    )
+    titles = [nodes.entry("", shown("", str(title))) for title in head]
+    group += nodes.thead("", nodes.row("", *titles))
+    rows = []
+    for row in body:
+        cells = [cell if isinstance(cell, list) else [shown("", str(cell))] for cell in row]
+        rows.append(nodes.row("", *(nodes.entry("", *cell) for cell in cells)))
+    group += nodes.tbody("", *rows)
     return nodes.table("", group, classes=list(names))
 
 
@@ -130,13 +127,8 @@ def depart_details(self, node):
     self.body.append("</details>\n")
 
 
-def nothing(self, node):
-    """Other builders show the table as it is."""
-
-
 def setup(app):
-    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
-    app.add_node(corpus_details, html=(visit_details, depart_details), **others)
+    app.add_node(corpus_details, html=(visit_details, depart_details))
     app.add_directive("corpus-summary", SummaryDirective)
     app.add_css_file("grading.css")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -177,7 +177,7 @@ class InlineSvg(SphinxDirective):
         parsed = nodes.Element()
         self.state.nested_parse(self.content, self.content_offset, parsed)
         caption = nodes.caption(parsed[0].rawsource, "", *parsed[0].children)
-        # a translation needs all three
+        # Sphinx translates a node that has its source, its line and its raw source.
         caption.source, caption.line = parsed[0].source, parsed[0].line
         figure += caption
         self.set_source_info(figure)

@@ -249,7 +249,7 @@ class EditionBuilder(StandaloneHTMLBuilder):
         """Leave out the pages that are English only: this is where the set of all is known."""
         docnames -= {name for name in docnames if not self._has(name)}
         super().prepare_writing(docnames)
-        # page: [parent, previous, next]; what comes next here is in the edition, too
+        # page: [parent, previous, next]. A page that is not in the edition is skipped.
         relations = self.relations
         for name in filter(self._has, relations):
             for side in (1, 2):
@@ -355,6 +355,7 @@ def translate_figures(app, doctree):
         for model in state["state"].values():
             if isinstance(model["state"].get("text"), dict):
                 model["state"]["text"] = translated(model["state"]["text"])
+        # It is within a <script>, which "</script>" in a text would end.
         body = json.dumps(state).replace("</", r"<\/")
         files[STATE] = (address, {**attributes, "body": body})
 
@@ -442,13 +443,11 @@ def is_cell(node):
 
 
 def is_page_html(node):
-    """Tell whether a node is a page's own HTML, which may begin what unfolds."""
-    raw = (
-        isinstance(node, nodes.raw)
-        and node.get("format") == "html"
-        and node.get("translatable", True)
-    )
-    return raw and not self_or_ancestor(node, is_output_or_front_matter)
+    """Tell whether a node is a page's own HTML, which may have the summary of a <details>."""
+    if not isinstance(node, nodes.raw) or node.get("format") != "html":
+        return False
+    translatable = node.get("translatable", True)
+    return translatable and not self_or_ancestor(node, is_output_or_front_matter)
 
 
 def is_output_or_front_matter(node):
@@ -593,7 +592,8 @@ def remove_shared_static(app, exception):
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
-    for path in sorted(static.rglob("*"), reverse=True):  # what is in a folder, then the folder
+    # In reverse: what is in a folder comes before the folder, which has to be empty.
+    for path in sorted(static.rglob("*"), reverse=True):
         if path.is_dir():
             path.rmdir()
         elif path.name not in EDITION_STATIC_FILES or path.parent != static:
@@ -643,8 +643,8 @@ def patch_html(app, exception):
 
 
 def parse_once():
-    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and
-    throws away the rest.
+    """Parse each translation once, not twice: Sphinx first parses all of them for titles and terms,
+    and forgets the others.
     """
     parse, waiting = i18n.publish_msgstr, {}
 

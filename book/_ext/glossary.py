@@ -1,9 +1,9 @@
-"""Says for each term of the glossary where a chapter tells it.
+"""Says for each term of the glossary where a chapter explains it.
 
 The place is found, not written down, in the English text, which a node keeps when it is translated:
 the first section that has the term in bold, or as its heading or a box's, chapters before what goes
-deeper; or else the first one with the term in its heading. A term that no chapter tells so gets no
-link, and fails a test.
+deeper; or else the first one with the term in its heading. A term that no chapter explains so gets
+no link, and fails a test.
 
 In Chinese the terms are in the order of their sounds.
 """
@@ -61,7 +61,7 @@ def sections(env):
 
 
 def tell(app, doctree, docname):
-    """Add to each term's line the link to where it is told."""
+    """Add to each term's line the link to where it is explained."""
     terms = [
         item
         for book in doctree.findall(addnodes.glossary)
@@ -72,7 +72,7 @@ def tell(app, doctree, docname):
     if app.config.language.startswith("zh"):
         for parent in {id(item.parent): item.parent for item in terms}.values():
             parent[:] = sorted(parent.children, key=sound)
-    all_sections = list(sections(app.env))
+    all_sections = list(sections(app.env))  # read once: each page comes from the disk
     for item in terms:
         expression = pattern(item[0].rawsource or item[0].astext())
         explained = (
@@ -105,6 +105,7 @@ def heading(section):
 
 def link(app, docname, page, section):
     """Return the link to a section: the chapter's number and the section's title."""
+    # A chapter may have several pages: only its first one is named by the chapter's number alone.
     number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
     title = heading(section)
     itself = not isinstance(section.parent, nodes.section)  # the page

@@ -94,7 +94,10 @@ class BenchmarksDirective(SphinxDirective):
 
 
 def cells(line):
-    """Return the cells of a row of a table; of another line, the line."""
+    """Return the cells of a row of a table; of another line, the line.
+
+    Spaces around a bar are left out, so that a cell is a message of the catalog.
+    """
     return re.split(r"(?<=\|) *| *(?=\|)", line)
 
 

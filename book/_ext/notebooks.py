@@ -115,10 +115,8 @@ class MarkdownVisitor(nodes.NodeVisitor):
         """Leave out what only a page has."""
         raise nodes.SkipNode
 
-    visit_raw = visit_image = visit_target = visit_colspec = visit_comment = (
-        visit_substitution_definition
-    ) = skip
-    visit_figure = visit_exercise_card = visit_claim = skip
+    visit_raw = visit_image = visit_target = visit_colspec = visit_comment = skip
+    visit_substitution_definition = visit_figure = visit_exercise_card = skip
 
     def wrapped(mark):  # noqa: N805 (makes the two methods of a node that has marks around it)
         """Return methods that put a mark before and after."""

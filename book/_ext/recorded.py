@@ -32,6 +32,7 @@ def say(app, doctree):
         return
     app.env.note_dependency(str(records.path_of(Path(app.env.docname).name)))
     versions = record["made"]
+    # The page has no nodes of cells tagged `remove-cell`, but its record has their values.
     source = Path(app.env.doc2path(app.env.docname)).read_text(encoding="utf8")
     tags = records.recorded_tags(source)
     on_page = [

@@ -58,8 +58,6 @@ class SelftestDirective(SphinxDirective):
                 location=self.get_location(),
                 type="selftest",
             )
-        for answer in answers:
-            answer["group"] = f"self-test-{number}"
         return [box]
 
 
@@ -113,14 +111,9 @@ def depart_summary(self, node):
     self.body.append("</summary>\n")
 
 
-def nothing(self, node):
-    """Other builders show the children as they are."""
-
-
 def setup(app):
-    others = dict.fromkeys(("latex", "text", "man", "texinfo"), (nothing, nothing))
-    app.add_node(answer_details, html=(visit_details, depart_details), **others)
-    app.add_node(answer_summary, html=(visit_summary, depart_summary), **others)
+    app.add_node(answer_details, html=(visit_details, depart_details))
+    app.add_node(answer_summary, html=(visit_summary, depart_summary))
     app.add_directive("selftest", SelftestDirective)
     app.add_directive("answer", AnswerDirective)
     app.add_js_file("selftest.js", loading_method="defer")

@@ -84,6 +84,7 @@ def recognition_counts(name, subject, label):
     recorded.
     """
     causes = unseen.recorded().get(name, {}).get("causes", {}).get(subject)
+    # A label that is not among the named ones was found in none of them.
     return causes and (causes["named"].get(label, 0), causes["wrong"])
 
 

@@ -127,6 +127,7 @@ def require_archives(app):
 def pack(folder, target):
     """Zip a released exercise under its own name; the same files always make the same bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    # A fixed date and mode, whatever the files have here.
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
@@ -257,18 +258,12 @@ def depart_card(translator, node):
     translator.body.append("</aside>\n")
 
 
-def show(translator, node):
-    """Other builders show the card's content."""
-
-
 def setup(app):
     """Register all of it; must be loaded after sphinx_thebe, as local extensions are."""
     drop_thebe(app)
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
-    app.add_node(
-        exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show)
-    )
+    app.add_node(exercise_card, html=(visit_card, depart_card))
     app.add_directive("exercise", ExerciseDirective)
     app.add_directive("pdf-link", PdfLinkDirective)
     app.connect("builder-inited", require_archives)

@@ -29,6 +29,7 @@ from run_pages import StepResult
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "_build"
 LOG = BUILD / "book.log"
+# The lines of a log to print if a step fails.
 FAULT = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
 console = Console(highlight=False)
 
@@ -42,9 +43,7 @@ def fetch_packages():
 
 
 def check_downloads():
-    """Check that the exercises' archives are there, and theirs, before minutes are spent on the
-    pages' code.
-    """
+    """Check that each exercise has its archive, before minutes are spent on the pages' code."""
     from autograder.course import archive
     from autograder.course.config import Exercise
 
@@ -59,8 +58,7 @@ def check_downloads():
 def build_pages(language=editions.SOURCE, strict=False):
     """Build one edition with Jupyter Book; with `strict`, each warning is an error.
 
-    Pages that cannot run here are in it without results, and named; their warnings are no errors
-    then.
+    If pages cannot run here, they are in it without results, and warnings are no errors.
     """
     left_out = run_pages.pages_that_cannot_run()
     command = [sys.executable, "book/tools/editions.py", language]
@@ -80,6 +78,7 @@ def build_pages(language=editions.SOURCE, strict=False):
         # run warns again.
         (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
+        # Kernels also warn, of their own affairs.
         faults = [line for line in lines if FAULT.search(line) and "IPKernelApp" not in line]
         return StepResult(None, faults or lines[-20:], log=log)
     site = editions.HTML / editions.folder(language)
@@ -113,6 +112,7 @@ def build(strict):
     for language in editions.languages():
         label = f"pages in {editions.name(language)}"
         editions_of_pages[label] = functools.partial(build_pages, language, strict=strict)
+    # Those of a group run side by side; the next group needs what they made.
     groups = [
         {"downloads": check_downloads},
         {"what npm has": fetch_packages},

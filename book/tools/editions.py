@@ -71,15 +71,15 @@ def name(language):
 
 
 def terms(language, part="terms"):
-    """Return a part of a language's terms.toml, such as its terms, English to its own."""
+    """Return a part of a language's terms.toml, such as `terms`: English terms and its own."""
     path = LOCALE / language / "terms.toml"
     return tomllib.loads(path.read_text(encoding="utf8")).get(part, {}) if path.exists() else {}
 
 
 def compile_catalogs(language):
-    """Make what is read (.mo) of each catalog (.po) that is newer.
+    """Compile each catalog (.po) that is newer than its compiled file (.mo), which is read.
 
-    What is stale, marked fuzzy, is not in it.
+    Stale translations, marked fuzzy, are left out.
     """
     from sphinx.util.i18n import CatalogRepository
 
@@ -89,13 +89,13 @@ def compile_catalogs(language):
 
 
 def merge_settings(settings, others):
-    """Return settings with others in their place, level by level."""
+    """Return settings with those of `others` in their place, level by level."""
     if not (isinstance(settings, dict) and isinstance(others, dict)):
         return others
-    both = {
-        key: merge_settings(settings[key], others[key]) for key in settings.keys() & others.keys()
-    }
-    return settings | others | both
+    merged = settings | others
+    for key in settings.keys() & others.keys():
+        merged[key] = merge_settings(settings[key], others[key])
+    return merged
 
 
 def settings(language):
@@ -105,21 +105,17 @@ def settings(language):
     plain = ROOT / "_config.yml"
     if language == SOURCE:
         return plain
-    configured = merge_settings(
-        {"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml")
-    )
+    own = {"sphinx": {"config": {"language": language}}}
+    merged = merge_settings(read(plain), own)
+    merged = merge_settings(merged, read(LOCALE / language / "book.yml"))
     path = BUILD / f"{language}.yml"
-    path.write_text(
-        yaml.safe_dump(
-            merge_settings(read(plain), configured), allow_unicode=True, sort_keys=False
-        ),
-        encoding="utf8",
-    )
+    text = yaml.safe_dump(merged, allow_unicode=True, sort_keys=False)
+    path.write_text(text, encoding="utf8")
     return path
 
 
 def read(path):
-    """Return what a YAML file holds."""
+    """Return the contents of a YAML file."""
     return yaml.safe_load(path.read_text(encoding="utf8"))
 
 
@@ -129,13 +125,13 @@ def doctrees(language):
 
 
 def build(language, strict=True):
-    """Build an edition, and what leads to it; return the exit status.
+    """Build an edition, and the page that leads to it; return the exit status.
 
     Parameters
     ----------
     language : str
     strict : bool
-        Take warnings for errors; if not, what cells write to stderr is left out, too.
+        Treat warnings as errors; if not, what cells write to stderr is also left out.
     """
     if language != SOURCE:
         compile_catalogs(language)
@@ -152,7 +148,7 @@ def read_messages():
     Nothing if it fails.
     """
     doctrees = BUILD / ".doctrees-messages"
-    # pages also say what extensions do, which may have changed
+    # All pages are read again: extensions also put texts into them, and may have changed.
     shutil.rmtree(doctrees, ignore_errors=True)
     overrides = {"nb_execution_mode": "off", "messages_only": True}
     if sphinx(SOURCE, BUILD / "messages", doctrees, strict=False, builder="messages", **overrides):
@@ -169,7 +165,7 @@ def sphinx(language, out, doctrees, strict, builder="html", **overrides):
     out, doctrees : Path
         The folders of what is made, and of what was read.
     strict : bool
-        Take warnings for errors.
+        Treat warnings as errors.
     builder : str
     overrides
         Settings that differ from the edition's.

@@ -2,8 +2,8 @@
 
     python book/tools/javascript.py
 
-runs the linter (ESLint; eslint.config.mjs) over all of it. node comes from PyPI; what npm has for
-us is fetched once for each package-lock.json, into _build/npm, by whoever needs it first.
+runs the linter (ESLint; eslint.config.mjs) over all of it. Node comes from PyPI. The npm packages
+are fetched into _build/npm, once for each package-lock.json, when they are first needed.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ BOOK = TOOLS.parent
 ROOT = BOOK.parent
 BUILD = ROOT / "_build"
 NPM = BUILD / "npm"
+# npm reads these in the folder that it installs into.
 NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
 
 
@@ -103,7 +104,7 @@ def bundle(path):
         "w", encoding="utf8", dir=bundled.parent, delete=False
     ) as file:
         file.write(first_line + result.stdout)
-    Path(file.name).replace(bundled)  # whole at once: pages run side by side
+    Path(file.name).replace(bundled)  # at once: pages run side by side, and read it
     return result.stdout
 
 
@@ -112,7 +113,8 @@ def lint():
     status.
     """
     fetch()
-    shutil.copy(TOOLS / "eslint.config.mjs", NPM)  # it imports its rules from where it lies
+    # The configuration imports its rules from the node_modules next to it.
+    shutil.copy(TOOLS / "eslint.config.mjs", NPM)
     folders = (
         BOOK / "figures",
         *sorted(BOOK.glob("[0-9][0-9]-*/")),

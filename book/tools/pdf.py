@@ -10,29 +10,23 @@ file where it is there.
 """
 
 import argparse
-import functools
 import html
-import http.server
-import os
 import re
-import shutil
 import sys
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
+import chromium
 import editions
 import yaml
 from babel.support import Translations
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "attention-by-hand.pdf"
-HIDDEN = 'class="abh-pdf" hidden'
-PARTS = 2
-"""How many parts of _toc.yml are printed: the chapters, and what is at hand."""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+HIDDEN = 'class="abh-pdf" hidden'  # of the link to the PDF, on a landing page
+PARTS = 2  # of _toc.yml are printed: the chapters, and what is at hand
+# Waits until a page is as a reader sees it: images, formulas, fonts and interactive figures.
 SETTLED = """async () => {
     for (const image of document.images) image.loading = "eager";
     await window.MathJax?.startup?.promise;
@@ -93,15 +87,13 @@ class Refused(Exception):
 
 @dataclass
 class Page:
-    """A page of the book: its address below the site, title, depth, part, and the PDF once it is
-    printed.
-    """
+    """A page of the book, and its PDF once it is printed."""
 
-    address: str
-    part: str
-    below: bool
+    address: str  # below the site's
+    part: str  # of the table of contents
+    below: bool  # whether it is below its chapter's first page
     title: str = ""
-    first: int = 0
+    first: int = 0  # sheets of paper before it
     printed: bytes = b""
     headings: list = field(default_factory=list)
 
@@ -112,12 +104,10 @@ def pages(language):
     for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][:PARTS]:
         caption = words(part["caption"])
         for chapter in part["chapters"]:
-            for below, file in [
-                (False, chapter["file"]),
-                *((True, s["file"]) for s in chapter.get("sections", ())),
-            ]:
+            for entry in (chapter, *chapter.get("sections", ())):
+                file = entry["file"]
                 folder = editions.folder(language) if editions.has_page(language, file) else ""
-                yield Page(f"/{folder}{file}.html", caption, below)
+                yield Page(f"/{folder}{file}.html", caption, below=entry is not chapter)
 
 
 def _words(language):
@@ -125,32 +115,6 @@ def _words(language):
     if language == editions.SOURCE:
         return str
     return Translations.load(str(editions.LOCALE), [language], domain="extensions").gettext
-
-
-@contextmanager
-def served(folder):
-    """Serve a folder on a free port; give its address."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def chromium():
-    """Return the path of a Chromium."""
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        raise Refused(
-            f"Chromium prints the PDF, and none of {', '.join(CHROMIUM)} is here. Debian: apt "
-            "install chromium"
-        )
-    return program
 
 
 def print_page(tab, url, before):
@@ -168,9 +132,9 @@ def contents(title, language, listed):
         if page.part != part:
             part = page.part
             rows.append(f"<h2>{html.escape(part)}</h2>")
+        css_class, title = " class=below" * page.below, html.escape(page.title)
         rows.append(
-            "<a "
-            f'href="{page.address}"{" class=below" * page.below}><span>{html.escape(page.title)}</span>'  # noqa: E501
+            f'<a href="{page.address}"{css_class}><span>{title}</span>'
             f"<span>{page.first + 1}</span></a>"
         )
     return CONTENTS.format(
@@ -183,7 +147,9 @@ def contents(title, language, listed):
 
 
 def print_contents(tab, site, text):
-    """Return the PDF of the contents page, which is served as one of the site's."""
+    """Return the PDF of the contents page, which is served as one of the site's, so that it finds
+    the book's style.
+    """
     tab.route(
         "**/contents-of-the-pdf.html",
         lambda route: route.fulfill(body=text, content_type="text/html"),
@@ -202,9 +168,9 @@ def print_edition(browser, site, language, path, say):
     tab = browser.new_page()
     for page in all_pages:
         page.title = title_of(page)
-    before = front = len(
-        PdfReader(BytesIO(print_contents(tab, site, contents(title, language, all_pages)))).pages
-    )
+    # Printed twice: its own pages count, and only then the numbers that it lists are known.
+    draft = print_contents(tab, site, contents(title, language, all_pages))
+    before = front = len(PdfReader(BytesIO(draft)).pages)
     for page in all_pages:
         say(f"{page.title} …")
         page.first, page.printed = before, print_page(tab, site + page.address, before)
@@ -259,6 +225,7 @@ def joined(first, entries, site, title):
 
 def sections(reader, headings):
     """Return the headings below a page's title: (text, the number of its page)."""
+    # Chromium's bookmarks: the page's title, and below it a list of the sections, which may nest.
     nested = [item for item in reader.outline if isinstance(item, list)]
     marks = [mark for mark in (nested[0] if nested else []) if not isinstance(mark, list)]
     names = headings if len(headings) == len(marks) else [mark.title for mark in marks]
@@ -269,8 +236,9 @@ def sections(reader, headings):
 
 
 def explicit(reader):
-    """Return the reader, each link within its page with a place instead of a name, which other
-    pages also have.
+    """Return the reader, each link within its page with a place instead of a name.
+
+    In the whole book a name would be ambiguous: several pages have it.
     """
     from pypdf.generic import ArrayObject, NameObject, NullObject
 
@@ -325,7 +293,12 @@ def main(arguments=None):
     )
     wanted = parser.parse_args(arguments).languages or known
     try:
-        program = chromium()
+        program = chromium.executable()
+        if program is None:
+            raise Refused(
+                f"Chromium prints the PDF, and none of {', '.join(chromium.NAMES)} is here. "
+                "Debian: apt install chromium"
+            )
         if not (editions.HTML / "book" / "index.html").exists():
             raise Refused("The book is not built yet. Run: python course.py book")
         if strange := set(wanted) - set(known):
@@ -335,10 +308,8 @@ def main(arguments=None):
         return 1
     from playwright.sync_api import sync_playwright
 
-    # it refuses to be root's
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with served(editions.HTML) as site, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=sandbox)
+    with chromium.served(editions.HTML) as site, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=chromium.arguments())
         for language in wanted:
             path = editions.HTML / editions.folder(language) / NAME
             print_edition(browser, site, language, path, lambda text: print(text, flush=True))

@@ -26,10 +26,10 @@ import records
 import run_pages
 from rich.console import Console
 
-# the most that other programs may use where times are recorded, as a share of the machine's cores
+# The most that other programs may use while times are measured, as a share of the machine's cores.
 BUSY = 0.5
-LOOK = 2  # the seconds for which they are watched before
-WAIT = 90  # the seconds between two runs of a page that measures time
+LOOK = 2  # seconds for which other programs are watched before a run
+WAIT = 90  # seconds between two runs of a page that measures time
 RUNS = 10  # the most runs of such a page
 AGREE = 0.1  # the share by which a time may differ between two runs
 
@@ -42,11 +42,12 @@ def records_time(notebook):
 def watch_others():
     """Return a function that returns how many cores other programs have used since now, on average.
 
-    The load average says it only minutes later, and counts this program as well.
+    The load average follows only minutes later, and counts this program as well.
     """
 
     def processor_seconds():
         times = psutil.cpu_times()
+        # Linux counts the time of guests in "user" and "nice" as well.
         idle = [getattr(times, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")]
         # `os.times`: our own, and our children's that ended
         return sum(times) - sum(idle) - sum(os.times()[:4])
@@ -92,7 +93,7 @@ def run(page, notebook, timed):
         others = used()
         refuse_if_busy(others)
         record = records.read(page.stem, folder)
-    record["made"]["others"] = round(others, 2)
+    record["made"]["others"] = round(others, 2)  # the cores that other programs used
     return notebook, seconds, record
 
 
@@ -108,7 +109,7 @@ def times_of(notebook, record):
         values = records.decoded(record["cells"][number]["values"])
         for path, value in records.parts(values, f"cell {number} "):
             array = np.asarray(value)
-            if array.dtype.kind == "f":
+            if array.dtype.kind == "f":  # whole numbers, such as lengths, are no times
                 for index, seconds in enumerate(array.reshape(-1).tolist()):
                     times[number][f"{path} {index}"] = seconds
     return times
@@ -153,14 +154,8 @@ def run_until_times_agree(page, notebook, console):
         time.sleep(WAIT if earlier_runs else 0)
         executed, seconds, record = run(page, copy.deepcopy(notebook), timed=True)
         now, times = time.time(), times_of(notebook, record)
-        for number in sorted(times.keys() - agreed.keys()):
-            differences = [
-                (difference(earlier[number], times[number]), ended)
-                for ended, earlier in earlier_runs
-            ]
-            if not differences:  # the first run
-                continue
-            (share, path), ended = min(differences)  # the run that is most alike
+        for number in sorted(times.keys() - agreed.keys()) if earlier_runs else ():
+            share, path, ended = most_alike(times[number], number, earlier_runs)
             if share <= AGREE:
                 agreed[number] = Agreement(now - ended, share, record["cells"][number])
             else:
@@ -169,20 +164,35 @@ def run_until_times_agree(page, notebook, console):
                     markup=False,
                     soft_wrap=True,
                 )
-        # The record is that of the last run, but each cell is as it agreed.
         if agreed.keys() == times.keys():
-            for number, agreement in agreed.items():
-                record["cells"][number] = agreement.cell
-            least_seconds = min(agreement.seconds for agreement in agreed.values())
-            largest_share = max(agreement.share for agreement in agreed.values())
-            record["made"]["minutes"] = round(least_seconds / 60, 1)
-            record["made"]["differ"] = round(largest_share, 3)
+            keep_agreed(record, agreed)
             return executed, seconds, record
         earlier_runs.append((now, times))
     raise Refused(
         f"{page.stem}: no two of {RUNS} runs gave times that agree within {AGREE:.0%}. Its record "
         "is as it was."
     )
+
+
+def most_alike(times, number, earlier_runs):
+    """Compare a cell's times with those of the earlier run that is most alike; return the share by
+    which they differ, where, and when that run ended.
+    """
+    candidates = []
+    for ended, earlier in earlier_runs:
+        share, path = difference(earlier[number], times)
+        candidates.append((share, path, ended))
+    return min(candidates)
+
+
+def keep_agreed(record, agreed):
+    """Give the record of the last run each cell as it agreed, and how well the runs agree."""
+    for number, agreement in agreed.items():
+        record["cells"][number] = agreement.cell
+    least_seconds = min(agreement.seconds for agreement in agreed.values())
+    largest_share = max(agreement.share for agreement in agreed.values())
+    record["made"]["minutes"] = round(least_seconds / 60, 1)
+    record["made"]["differ"] = round(largest_share, 3)
 
 
 def rerun(page, notebook, console):

@@ -41,15 +41,9 @@ BOOK = Path(__file__).resolve().parent.parent
 FOLDER = BOOK / "data" / "experiments"
 TAG = "recorded"
 MODULES = "figures"
-NO_MATTER = {
-    "drawing",
-    "gpu_record",
-    "gpu_steps",
-    "prose",
-    "widget",
-}  # no result depends on these
+NO_MATTER = {"drawing", "gpu_record", "gpu_steps", "prose", "widget"}  # no result depends on these
 SMALL = 64  # arrays of more numbers are kept as bytes
-MARK = "__recorded__"  # what values that JSON has not are named by
+MARK = "__recorded__"  # the key that names the kind of a value that JSON doesn't have
 IN_CHAPTER = {MARK: "as in the chapter's record"}
 LARGE = 1000  # the characters of a value from which on a page has it from its chapter's record
 
@@ -74,7 +68,7 @@ def imported(source):
     names = set()
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # which is told of when it is run
+    except SyntaxError:  # `run_pages.check` reports it
         return names
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == MODULES:
@@ -113,16 +107,10 @@ def digest(notebook):
         for cell in cells
         if TAG in tags(cell) or not {"remove-input", "remove-cell"} & tags(cell)
     ]
-    code = "\n".join(counted)
-    behind = modules("\n".join(cell.source for cell in cells))
-    texts = [
-        code,
-        *(
-            path.read_text(encoding="utf8")
-            for name, path in behind.items()
-            if name not in NO_MATTER
-        ),
-    ]
+    texts = ["\n".join(counted)]
+    for name, path in modules("\n".join(cell.source for cell in cells)).items():
+        if name not in NO_MATTER:
+            texts.append(path.read_text(encoding="utf8"))
     return digest_of("\0".join(map(plain, [*texts, *used_chapter_code("\n".join(texts))])))
 
 
@@ -142,8 +130,8 @@ def digest_of(text):
 
 def chapter_code(name):
     """Return the code of a chapter that is tagged `course-code`."""
-    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes
-    # above a second.
+    # Found by a pattern: jupytext finds the same, but its import takes more than a second, each
+    # time that a figure's page runs.
     cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
     return "\n".join(
         code
@@ -200,8 +188,8 @@ def walked(node):
 
 
 class AsGenerators(ast.NodeTransformer):
-    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of
-    what is around them.
+    """Turns comprehensions into generators: from Python 3.12 on, `symtable` counts the names of a
+    comprehension among those around it, but not the names of a generator.
     """
 
     def visit_ListComp(self, node):
@@ -229,16 +217,13 @@ def global_reads(source, at_once=True, called=True):
     names, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
         table, in_function = todo.pop()
-        is_function = table.get_type() == "function"
-        in_function = in_function or (is_function and table.get_name().strip("<>") != "genexpr")
+        # A generator runs where it is written, not later as a function does.
+        is_generator = table.get_name().strip("<>") == "genexpr"
+        in_function = in_function or (table.get_type() == "function" and not is_generator)
         todo += [(child, in_function) for child in table.get_children()]
-        counts = called if in_function else at_once
-        if counts:
-            names |= {
-                one.get_name()
-                for one in table.get_symbols()
-                if one.is_global() and one.is_referenced()
-            }
+        if called if in_function else at_once:
+            read = (one for one in table.get_symbols() if one.is_global() and one.is_referenced())
+            names |= {one.get_name() for one in read}
     return names
 
 
@@ -293,7 +278,7 @@ def fingerprints(names):
     """
     by_name = {}
     for name, value in names.items():
-        # the latter for tensors without numbers
+        # NotImplementedError is for tensors without numbers.
         with contextlib.suppress(TypeError, NotImplementedError):
             if not name.startswith("_"):
                 by_name[name] = fingerprint(value)
@@ -376,6 +361,7 @@ def as_run(notebook, page, folder=None, keep_times=False):
     With `keep_times`, cells tagged `clock` run, but later cells get the recorded values, because a
     busy machine measures no times.
     """
+    # The names of this code begin with an underscore, so `fingerprints` leaves them out.
     sources = {}
     for number, cell in cells_of(notebook).items():
         reseed_code = f"import records as _records\n_records.reseed({page!r}, {number})"
@@ -415,8 +401,8 @@ def encoded(value):
     """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts,
     arrays, tensors.
 
-    It comes back as it was, but for arrays and lists of more than `SMALL` floats: `packed` says how
-    those are kept.
+    `decoded` returns the same value, except for arrays and lists of more than `SMALL` floats:
+    `packed` says how those are kept.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -440,7 +426,7 @@ def encoded(value):
     if kind == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
         return {**encoded(value.detach().cpu().numpy()), MARK: "torch"}
     if kind == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
-        # so that a row lies in a row
+        # `packed` looks at its bytes, which have to be in the order of its shape.
         array = value if value.ndim == 0 or value.flags.c_contiguous else value.copy()
         mark = "numpy" if type(value).__name__ == "ndarray" else "number"
         about = {MARK: mark, "dtype": str(array.dtype), "shape": list(array.shape)}
@@ -464,10 +450,9 @@ def packed(values):
     if values.dtype == "f8":
         with np.errstate(over="ignore"):
             narrow = values.astype("f4")
-        stored = (
-            narrow if np.allclose(narrow, values, rtol=1e-6, atol=0, equal_nan=True) else values
-        )
-    # perhaps rounded to three decimals
+        if np.allclose(narrow, values, rtol=1e-6, atol=0, equal_nan=True):
+            stored = narrow
+    # below 32, thousandths fit in 16 bits
     if values.dtype.kind == "f" and np.abs(values).max(initial=0) < 32:
         thousandths = np.round(1000 * values.astype("f8")).astype("i2")
         if np.array_equal((thousandths / 1000).astype(values.dtype), values):
@@ -487,12 +472,11 @@ def unpacked(entry):
     import numpy as np
 
     planes = np.frombuffer(zlib.decompress(base64.b85decode(entry["bytes"])), "u1")
-    numbers = (
-        np.ascontiguousarray(planes.reshape(np.dtype(entry["as"]).itemsize, -1).T)
-        .view(entry["as"])
-        .reshape(-1)
-    )
-    return (numbers / entry["parts"] if "parts" in entry else numbers).astype(entry["dtype"])
+    by_number = np.ascontiguousarray(planes.reshape(np.dtype(entry["as"]).itemsize, -1).T)
+    numbers = by_number.view(entry["as"]).reshape(-1)
+    if "parts" in entry:
+        numbers = numbers / entry["parts"]
+    return numbers.astype(entry["dtype"])
 
 
 def decoded(stored):
@@ -510,11 +494,10 @@ def decoded(stored):
         return {decoded(key): decoded(item) for key, item in stored["items"]}
     import numpy as np
 
-    array = (
-        np.array(stored["numbers"], dtype=stored["dtype"])
-        if "numbers" in stored
-        else unpacked(stored)
-    )
+    if "numbers" in stored:
+        array = np.array(stored["numbers"], dtype=stored["dtype"])
+    else:
+        array = unpacked(stored)
     array = array.reshape(stored["shape"])
     if kind == "number":
         return array[()]
@@ -546,24 +529,23 @@ def parts(value, path=""):
 
 
 def path_of(page, records=FOLDER):
-    """Return where what is recorded of a page stands, in a folder of records."""
+    """Return the path of a page's record, in a folder of records."""
     return Path(records) / f"{page}.json"
 
 
 def read(page, records=FOLDER):
-    """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
+    """Return a page's record; None if there is none, or none that can be read."""
     try:
         record = json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
     for cell in record.get("cells", ()):
-        if IN_CHAPTER in cell["values"].values():
+        values = cell["values"]
+        if IN_CHAPTER in values.values():
             shared = first_page_values(page, records)
-            values = cell["values"].items()
-            cell["values"] = {
-                name: shared.get(name, value) if value == IN_CHAPTER else value
-                for name, value in values
-            }
+            for name, value in values.items():
+                if value == IN_CHAPTER:
+                    values[name] = shared.get(name, value)
     return record
 
 
@@ -571,17 +553,15 @@ def first_page_values(page, records):
     """Return the recorded values of the first page of a page's chapter, as JSON, by name;
     nothing for that page.
     """
-    chapter = chapter_of_page(page, BOOK.parent)
+    chapter, values = chapter_of_page(page, BOOK.parent), {}
     record = read(chapter, records) if chapter != page else None
-    return (
-        {name: value for cell in record["cells"] for name, value in cell["values"].items()}
-        if record
-        else {}
-    )
+    for cell in record["cells"] if record else ():
+        values |= cell["values"]
+    return values
 
 
 def is_current(page, notebook):
-    """Tell whether what is recorded of a page was made by the code that it has now."""
+    """Tell whether a page's record was made by the code that the page has now."""
     record = read(page)
     count = len(cells_of(notebook))
     try:
@@ -590,7 +570,7 @@ def is_current(page, notebook):
             and record.get("digest") == digest(notebook)
             and len(record.get("cells", ())) == count
         )
-    except SyntaxError:
+    except SyntaxError:  # no digest of such code
         return False
 
 

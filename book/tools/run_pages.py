@@ -82,6 +82,7 @@ def pages():
     """Return the pages that have code, as paths."""
     contents = (BOOK.parent / "_toc.yml").read_text(encoding="utf8")
     paths = [BOOK.parent / f"{name}.md" for name in re.findall(r"file: (book/\S+)", contents)]
+    # A page has code if its front matter names a kernel.
     heads = {path: path.read_text(encoding="utf8").partition("\n---\n")[0] for path in paths}
     return [path for path, head in heads.items() if "\nkernelspec:" in head]
 
@@ -106,6 +107,7 @@ def digest(page, notebook):
     """
     sources = [cell.source for cell in code_cells(notebook)]
     code = "\n".join(sources)
+    # A cell that takes the chapter's code, `of_chapter("NN-name")`, reads it from another page.
     texts = [*sources, *records.used_chapter_code(code), *map(metadata.version, PACKAGES)]
     files = [BOOK / name for name in FILE_NAME.findall(code)]
     files.append(records.path_of(page.stem))
@@ -204,6 +206,7 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
     def note(cell, cell_index):
         started.append(cell)
 
+    # The code that stands in for recorded cells is there only while the kernel runs.
     with tempfile.TemporaryDirectory() as values:
         as_run = records.as_run(notebook, page.stem, Path(values) if rerun else None, keep_times)
         for number, source in as_run.items():
@@ -245,7 +248,7 @@ def environment():
 
 
 def in_one_line(error, limit=SECONDS):
-    """Return what went wrong in one line."""
+    """Return an error of a page as one line, without its traceback."""
     if isinstance(error, nbclient.exceptions.CellTimeoutError):
         return f"it takes longer than {limit} s"
     if isinstance(error, nbclient.exceptions.DeadKernelError):
@@ -262,7 +265,7 @@ def in_one_line(error, limit=SECONDS):
 
 
 def discard_stderr():
-    """Let kernels warn of their own affairs to no one: what matters of a page is in its outputs."""
+    """Drop what kernels write to stderr about themselves: all of a page is in its outputs."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
@@ -303,6 +306,33 @@ def outdated(notebooks):
     ]
 
 
+class Outputs:
+    """The pages' outputs in Jupyter Book's cache, with the digest of what each was run from."""
+
+    def __init__(self):
+        CACHE.mkdir(parents=True, exist_ok=True)
+        self.cache = get_cache(str(CACHE))
+        self.stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
+
+    def is_current(self, page, digest_now):
+        """Tell whether a page was run from what it is made of now."""
+        return self.stamps.get(page.name, {}).get("digest") == digest_now
+
+    def expected_seconds(self, page):
+        """Return how long a page took; one that has never run counts as longer, by its size."""
+        return self.stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size)
+
+    def store(self, page, notebook, seconds, stamp=None):
+        """Put a page's outputs into the cache; without a stamp, the page runs again next time."""
+        bundle = CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds})
+        # Pages without results are stored as well, so no check that each cell was run.
+        self.cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+        self.stamps.pop(page.name, None)
+        if stamp:
+            self.stamps[page.name] = stamp
+        json_entries.write(STAMPS, self.stamps)
+
+
 def run(report=lambda text: None, strict=False):
     """Run the pages that changed; return the result, as a `StepResult`.
 
@@ -317,28 +347,26 @@ def run(report=lambda text: None, strict=False):
     old = outdated(notebooks)
     if strict and old:
         return StepResult(None, [f"book/{page.name}: {OUTDATED} {page.stem}" for page in old])
-    CACHE.mkdir(parents=True, exist_ok=True)
-    cache = get_cache(str(CACHE))
-    stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
-
-    def store(page, notebook, seconds, stamp=None):
-        bundle = CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds})
-        cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-        stamps.pop(page.name, None)
-        if stamp:
-            stamps[page.name] = stamp
-        json_entries.write(STAMPS, stamps)
-
+    outputs = Outputs()
     for page in pages_that_cannot_run():  # without results, but not run by the build either
-        store(page, notebooks.pop(page), 0.0)
+        outputs.store(page, notebooks.pop(page), 0.0)
     digests = {page: digest(page, notebook) for page, notebook in notebooks.items()}
-    stale = [page for page in notebooks if stamps.get(page.name, {}).get("digest") != digests[page]]
-    # The longest first, so that the last one is short: those that have never run by their size,
-    # then the others.
-    durations = {
-        page: stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size) for page in stale
-    }
-    stale.sort(key=durations.get, reverse=True)
+    stale = [page for page in notebooks if not outputs.is_current(page, digests[page])]
+    failures = run_stale(stale, notebooks, digests, outputs, report)
+    summary = f"{len(stale)} of {len(notebooks)} run" if stale else "none has changed"
+    messages = [f"book/{page.name}: {OLD_RECORD}" for page in old]
+    messages += [
+        failure.message if strict else f"{failure.message}; {WITHOUT}" for failure in failures
+    ]
+    log = "\n".join(f"{failure.message}\n{failure.traceback}" for failure in failures)
+    log = re.sub(r"\x1b\[[0-9;]*m", "", log)  # IPython colors its tracebacks
+    return StepResult(None if failures and strict else summary, messages, bool(failures), log)
+
+
+def run_stale(stale, notebooks, digests, outputs, report):
+    """Run pages, several at once, and store their outputs; return the failures."""
+    # The longest first, so that the last one is short.
+    stale = sorted(stale, key=outputs.expected_seconds, reverse=True)
     failures = []
     processes = min(len(stale), os.cpu_count() or 1) or 1
     with ProcessPoolExecutor(processes, initializer=discard_stderr) as pool:
@@ -347,17 +375,10 @@ def run(report=lambda text: None, strict=False):
             report(f"{number} of {len(stale)} run")
             if failure:
                 failures.append(failure)
-                store(page, notebooks[page], seconds)
+                outputs.store(page, notebooks[page], seconds)
             else:
                 stamp = {"digest": digests[page], "seconds": round(seconds, 1)}
-                store(page, notebook, seconds, stamp)
+                outputs.store(page, notebook, seconds, stamp)
             # Sphinx reads a page again whose text is newer, not one whose modules are.
             os.utime(page)
-    summary = f"{len(stale)} of {len(notebooks)} run" if stale else "none has changed"
-    messages = [f"book/{page.name}: {OLD_RECORD}" for page in old]
-    messages += [
-        failure.message if strict else f"{failure.message}; {WITHOUT}" for failure in failures
-    ]
-    log = "\n".join(f"{failure.message}\n{failure.traceback}" for failure in failures)
-    log = re.sub(r"\x1b\[[0-9;]*m", "", log)
-    return StepResult(None if failures and strict else summary, messages, bool(failures), log)
+    return failures

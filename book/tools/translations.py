@@ -31,12 +31,12 @@ from rich.console import Console
 from rich.table import Table
 
 BOOK = Path(__file__).resolve().parent.parent
-# What of a message is no words: formulas, code, roles (but not their texts), targets of links,
-# attributes, places.
+# What in a message is no words: formulas, code, roles (but not their texts), targets of links,
+# attributes, places for values.
 NO_WORDS = re.compile(
     r"\$[^$]+\$|\{[\w:-]+\}`[^`<]*`|`{1,2}[^`]*`{1,2}|\]\([^)]*\)|(?<=\])\{[^}]*\}|\{[^}]*\}|<[^>]*>|https?://\S+"
 )
-# not of a name, as in d_\text{model}
+# Words in a formula, but not those of a name, as in d_\text{model}.
 IN_FORMULA = re.compile(r"(?<!_)(?<![^}]_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
 JOINS = {", ", "”, “"}
@@ -61,21 +61,21 @@ def with_words(messages):
 
 
 def words(message):
-    """Return the words of a message as a set: two letters, or more, that are no formula, code or
+    """Return the words of a message as a set: two letters or more, which are no formula, code or
     unit.
     """
-    text = (
-        " ".join(IN_FORMULA.findall(message)) if is_formula(message) else NO_WORDS.sub(" ", message)
-    )
+    if is_formula(message):
+        text = " ".join(IN_FORMULA.findall(message))
+    else:
+        text = NO_WORDS.sub(" ", message)
+    # Of two letters, units such as GB and MB end in a capital.
     return {word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[A-Za-z][a-z]$", word)}
 
 
 def is_formula(message):
-    """Tell whether a message is a formula of its own."""
-    return (
-        bool(re.search(r"\\[A-Za-z]", NO_WORDS.sub("", message.replace("\n", " "))))
-        and "$" not in message
-    )
+    """Tell whether a message is a formula of its own: TeX, without dollar signs around it."""
+    rest = NO_WORDS.sub("", message.replace("\n", " "))
+    return "$" not in message and bool(re.search(r"\\[A-Za-z]", rest))
 
 
 # Sources: functions that return the messages of each catalog, by its path below LC_MESSAGES/,
@@ -126,17 +126,13 @@ def of_drawings():
             executed = cache.match_cache_notebook(run_pages.read(page))
         except KeyError:
             return {}
-        cells = [
-            cell
-            for cell in cache.get_cache_bundle(executed.pk).nb.cells
-            if cell.cell_type == "code"
-        ]
-        if not any(cell.outputs for cell in cells):
+        cells = run_pages.code_cells(cache.get_cache_bundle(executed.pk).nb)
+        outputs = list(itertools.chain(*(cell.outputs for cell in cells)))
+        if not outputs:  # the page is in the book without its results
             return {}
-        for output in itertools.chain(*(cell.outputs for cell in cells)):
-            messages += map(
-                without_numbers, words_of(output.get("data", {}).get("image/svg+xml", ""))
-            )
+        for output in outputs:
+            drawing = output.get("data", {}).get("image/svg+xml", "")
+            messages += map(without_numbers, words_of(drawing))
     return {"drawings": with_words(list(dict.fromkeys(messages)))}
 
 
@@ -163,20 +159,12 @@ def of_extensions():
     sys.path.insert(0, str(BOOK / "_ext"))
     from grading import messages as measured
 
-    rows = chapters.read(editions.ROOT).values()
-    of_chapters = [text for row in rows for text in (row.learn, row.needs) if text]
-    return {
-        "extensions": with_words(
-            [
-                pdf.NOTE,
-                *captions,
-                *(message for _, _, message, *_ in extracted),
-                *of_chapters,
-                *claimed,
-                *sorted(measured()),
-            ]
-        )
-    }
+    of_chapters = []
+    for row in chapters.read(editions.ROOT).values():
+        of_chapters += filter(None, (row.learn, row.needs))
+    said = [message for _file, _line, message, *_ in extracted]
+    messages = [pdf.NOTE, *captions, *said, *of_chapters, *claimed, *sorted(measured())]
+    return {"extensions": with_words(messages)}
 
 
 def of_exercises():
@@ -198,7 +186,7 @@ def read(path, language):
         return Catalog(language, project="Attention by Hand", fuzzy=False)
     with path.open("rb") as file:
         catalog = read_po(file, language)
-    # Babel takes a line of `#|`, the English that a stale message had, for a comment
+    # Babel reads a line of `#|`, the English that a stale message had, as a comment.
     for message in catalog:
         before = [line for line in message.user_comments if line.startswith("|")]
         message.user_comments = [line for line in message.user_comments if line not in before]
@@ -223,6 +211,7 @@ def updated(catalog, messages, elsewhere=None):
     before = {message.id: message.previous_id for message in catalog if message.fuzzy}
     catalog.update(wanted, update_header_comment=False)
     for message in catalog:
+        # The first English that a translation was made for, not a later one that it never fitted.
         if message.fuzzy and message.id in before:
             message.previous_id = before[message.id]
         moved = (elsewhere or {}).get(message.id)
@@ -234,9 +223,7 @@ def updated(catalog, messages, elsewhere=None):
 
 
 def forms(text):
-    """Return a message as a tuple: the forms of one that depends on a number, or the one that it
-    has.
-    """
+    """Return the forms of a message as a tuple: several if it depends on a number, else one."""
     return (text or "",) if isinstance(text, str) or text is None else text
 
 
@@ -323,7 +310,7 @@ def show(name, stale, missing):
 
 
 def escaped(text):
-    """Return text for a table: what differs in colour, other brackets as they are."""
+    """Return text for a table: what differs in color, other brackets as they are."""
     from rich.markup import escape
 
     return re.sub(r"\\?\[\\?\[(.*?)\]\]", r"[bold red]\1[/]", escape(text))
@@ -347,40 +334,7 @@ def main(arguments=None):
         messages |= source()
     status = 0
     for language in editions.languages():
-        shares = Table(
-            "catalog",
-            "messages",
-            "translated",
-            "stale",
-            "missing",
-            title=language,
-            title_justify="left",
-        )
-        total = count = 0
-        paths = {name: editions.catalog_folder(language) / f"{name}.po" for name in messages}
-        present = {name: read(path, language) for name, path in paths.items()}
-        folders = {path.parent: [] for path in paths.values()}
-        for name, path in paths.items():
-            folders[path.parent].append(present[name])
-        elsewhere = {folder: translated(catalogs) for folder, catalogs in folders.items()}
-        for name, texts in messages.items():
-            path = paths[name]
-            catalog = updated(present[name], texts, elsewhere[path.parent])
-            stale, missing = lacks(catalog)
-            of_page = sum(1 for message in catalog if message.id)
-            total += of_page
-            count += of_page - len(stale) - len(missing)
-            shares.add_row(
-                name,
-                *map(str, (of_page, of_page - len(stale) - len(missing), len(stale), len(missing))),
-            )
-            if not check:
-                show(name, stale, missing)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not path.exists() or path.read_bytes() != text_of(catalog):
-                    path.write_bytes(text_of(catalog))
-        if not check:
-            console.print(shares)
+        count, total = bring_up_to_date(language, messages, check)
         console.print(
             f"{language}: {count} of {total} messages translated ({100 * count // total} %)"
         )
@@ -388,6 +342,43 @@ def main(arguments=None):
             status = 1 if options.complete else 0
             console.print(f"`make translations` shows the other {total - count}.")
     return status
+
+
+def bring_up_to_date(language, messages, check):
+    """Bring a language's catalogs up to date with the messages of each, in their files only
+    without `check`; return how many messages are translated, and how many there are.
+    """
+    shares = Table(
+        *("catalog", "messages", "translated", "stale", "missing"),
+        title=language,
+        title_justify="left",
+    )
+    total = count = 0
+    paths = {name: editions.catalog_folder(language) / f"{name}.po" for name in messages}
+    present = {name: read(path, language) for name, path in paths.items()}
+    # A paragraph that moves to another page keeps its translation.
+    folders = {}
+    for name, path in paths.items():
+        folders.setdefault(path.parent, []).append(present[name])
+    elsewhere = {folder: translated(catalogs) for folder, catalogs in folders.items()}
+    for name, texts in messages.items():
+        path = paths[name]
+        catalog = updated(present[name], texts, elsewhere[path.parent])
+        stale, missing = lacks(catalog)
+        of_page = sum(1 for message in catalog if message.id)
+        done = of_page - len(stale) - len(missing)
+        total += of_page
+        count += done
+        shares.add_row(name, *map(str, (of_page, done, len(stale), len(missing))))
+        if not check:
+            show(name, stale, missing)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # a file that is as it was keeps its time, by which catalogs are compiled
+            if not path.exists() or path.read_bytes() != text_of(catalog):
+                path.write_bytes(text_of(catalog))
+    if not check:
+        console.print(shares)
+    return count, total
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@ as it was.
 """
 
 import contextlib
-import importlib
 import io
 import linecache
 from unittest import mock
@@ -15,7 +14,6 @@ from benchmark_tools import MEASURED
 
 from autograder.authoring import loader
 from autograder.checking.diagnosis import Diagnosis
-from autograder.course.config import ROOT
 
 COUNT = 10  # a block of each kind, as `classes.KINDS` has it
 SEED = 1
@@ -39,14 +37,6 @@ each_exercise = each(lambda folder: pytest.mark.slow)
 each_in_full = each(  # checks of torch modules take ten times as long
     lambda folder: pytest.mark.long if folder in with_torch else pytest.mark.slow
 )
-
-
-@pytest.fixture(scope="module")
-def benchmarks():
-    """Imports a module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield importlib.import_module
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,11 @@ Kernels run in processes of their own: whether Triton interprets or compiles is 
 imported.
 """
 
-import importlib
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
+from benchmark_tools import python
 from torch import nn
 
 from autograder.course.config import ROOT
@@ -22,33 +19,6 @@ pytestmark = pytest.mark.long
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"
 SEED = 7
-
-
-def python(*arguments, **environment):
-    """Run Python with arguments, in `benchmarks/`; return what it printed."""
-    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
-    known.update(environment)
-    completed = subprocess.run(
-        command, cwd=BENCHMARK.parent, env=known, capture_output=True, text=True, timeout=600
-    )
-    assert completed.returncode == 0, completed.stdout[-3000:] + completed.stderr[-3000:]
-    return completed.stdout
-
-
-@pytest.fixture(scope="module")
-def triton():
-    """Triton is installed, where there is one for this machine."""
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("no triton: it is made for Linux on x86-64")
-
-
-@pytest.fixture(scope="module")
-def benchmarks():
-    """Imports a module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARK.parent))
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")

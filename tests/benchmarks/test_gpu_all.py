@@ -29,14 +29,6 @@ MACHINE = {"device": "a card", "date": "2026-01-01", "torch": "9"}
 RIGHT = {"out, float32": 1e-7}
 
 
-@pytest.fixture(scope="module")
-def benchmarks():
-    """Imports a module of benchmarks/ by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARK.parent))
-        yield importlib.import_module
-
-
 @pytest.fixture
 def gpu(benchmarks):
     """The command's module."""
@@ -487,6 +479,31 @@ def test_the_record_of_what_was_compiled_is_of_these_kernels(benchmarks):
     assert sum(len(compile_.worth_trying(record, *group)) for group in groups) < len(record["rows"])
     for kernel, width in itertools.product(compile_.KERNELS, compile_.WIDTHS):
         assert 3 < len(compile_.worth_trying(record, kernel, 2, width)) <= 36
+
+
+def test_results_stay_when_only_comments_of_a_measured_file_change(
+    benchmarks, tmp_path, monkeypatch
+):
+    compile_ = benchmarks("gpu_compile")
+    before = compile_.digests()
+    shutil.copytree(BENCHMARK.parent, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(compile_, "HERE", tmp_path)
+    path = tmp_path / "paged.py"
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n# why\n", encoding="utf-8")
+    assert compile_.digests() == before
+    path.write_text(f"{path.read_text(encoding='utf-8')}\nMORE = 1\n", encoding="utf-8")
+    assert {key for key, digest in compile_.digests().items() if digest != before[key]} == {
+        "paged_code"
+    }
+
+
+def test_a_dry_run_tries_the_steps_of_each_kernel(benchmarks):
+    pytest.importorskip("triton")
+    variants = benchmarks("gpu_variants")
+    assert {kernel for kernel, _ in variants.QUICK_CASES} == {
+        kernel for kernel, _ in variants.CASES
+    }
+    assert set(variants.QUICK_CASES) <= set(variants.CASES)
 
 
 # The whole way.

@@ -5,15 +5,11 @@ Kernels run in processes of their own: whether Triton interprets or compiles is 
 imported.
 """
 
-import importlib
-import importlib.util
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
+from benchmark_tools import python
 
 from autograder.course.config import ROOT
 
@@ -22,30 +18,10 @@ pytestmark = pytest.mark.long
 FOLDER = ROOT / "benchmarks"
 
 
-def python(*arguments, status=0, folder=FOLDER, **environment):
-    """Run Python with arguments, in `benchmarks/`; return what it printed."""
-    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
-    completed = subprocess.run(
-        command, cwd=folder, env=known | environment, capture_output=True, text=True, timeout=600
-    )
-    assert completed.returncode == status, completed.stdout[-3000:] + completed.stderr[-3000:]
-    return completed.stdout
-
-
 @pytest.fixture(scope="module")
-def triton():
-    """Triton is installed, where there is one for this machine."""
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("no triton: it is made for Linux on x86-64")
-
-
-@pytest.fixture(scope="module")
-def tables():
+def tables(benchmarks):
     """The module that makes tables of a record."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("gpu_tables")
+    return benchmarks("gpu_tables")
 
 
 RIGHT = """

@@ -4,13 +4,14 @@ beyond the paper.
 
 import re
 import runpy
+import shutil
 import unicodedata
 
+import chromium
 import editions
 import pdf
 import pytest
 import yaml
-from browser_tools import CHROMIUM
 
 from autograder.course.config import ROOT
 
@@ -49,11 +50,11 @@ def test_each_page_of_the_chapters_is_printed_in_its_order_and_none_for_instruct
 
 
 def test_without_chromium_one_line_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setattr(pdf.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     assert pdf.main([]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1 and "apt install chromium" in errors
-    assert pdf.CHROMIUM == CHROMIUM == runpy.run_path(str(ROOT / "course.py"))["CHROMIUM"]
+    assert runpy.run_path(str(ROOT / "course.py"))["CHROMIUM"] == chromium.NAMES
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def printed(request, browser, html, tmp_path_factory):
     """Some pages of an edition as a PDF: its reader, and the pages."""
     pypdf = pytest.importorskip("pypdf")
     some = [page for page in pdf.pages(request.param) if page.address.endswith(SOME)]
-    with pytest.MonkeyPatch.context() as patch, pdf.served(html) as site:
+    with pytest.MonkeyPatch.context() as patch, chromium.served(html) as site:
         patch.setattr(pdf, "pages", lambda language: iter(some))
         path = pdf.print_edition(
             browser, site, request.param, tmp_path_factory.mktemp("pdf") / pdf.NAME, str

@@ -1,4 +1,10 @@
-"""Results of benchmarks, as `benchmarks/results.json` has them."""
+"""Results of benchmarks, as `benchmarks/results.json` has them, and runs of their programs."""
+
+import os
+import subprocess
+import sys
+
+from autograder.course.config import ROOT
 
 STOCK = {"seconds": 40.0, "fixed": 8.0, "each": 4.0, "count": 8, "of_n": 808.0, "partial": []}
 MEASURED = {
@@ -81,3 +87,17 @@ MEASURED = {
         },
     },
 }
+
+
+def python(*arguments, status=0, folder=ROOT / "benchmarks", **environment):
+    """Run Python with arguments, in `benchmarks/`; return what it printed.
+
+    Triton compiles kernels there, unless `environment` has TRITON_INTERPRET.
+    """
+    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+    result = subprocess.run(
+        command, cwd=folder, env=known | environment, capture_output=True, text=True, timeout=600
+    )
+    assert result.returncode == status, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout

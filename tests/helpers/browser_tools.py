@@ -1,10 +1,9 @@
-"""The browser that tests look for, and axe, which finds on a page what not everyone can use."""
+"""How tests start a browser, and axe, which finds on a page what not everyone can use."""
 
 from pathlib import Path
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# A fresh profile would otherwise phone home, which is noise in a test that asserts that nothing
-# does.
+# A fresh profile would otherwise contact its maker: noise in tests that assert that no page
+# contacts anyone.
 QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -14,15 +13,8 @@ QUIET = [
     "--no-first-run",
     "--no-pings",
 ]
-AXE = (
-    Path(__file__).resolve().parents[2]
-    / "_build"
-    / "npm"
-    / "node_modules"
-    / "axe-core"
-    / "axe.min.js"
-)
+AXE = Path(__file__).resolve().parents[2] / "_build/npm/node_modules/axe-core/axe.min.js"
+# What axe finds on a page with the rules that it runs by default.
 VIOLATIONS = (
     "axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
 )
-"""What axe finds on a page with the rules that it runs by default."""

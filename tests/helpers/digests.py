@@ -80,11 +80,11 @@ def texts(pages):
     from autograder.course.config import Exercise
 
     for stem, cells in pages.items():
-        archives = [
+        code_cells = [
             types.SimpleNamespace(cell_type="code", source=source, metadata={"tags": tags})
             for source, tags in cells
         ]
-        notebook = types.SimpleNamespace(cells=archives)
+        notebook = types.SimpleNamespace(cells=code_cells)
         yield f"record of {stem}", records.digest(notebook)
         for number, cell in records.cells_of(notebook).items():
             yield f"names of {stem}, {number}", records.names_to_record(notebook, cell)

@@ -12,7 +12,7 @@ from autograder.exchange.publishing import feedback_name
 from autograder.school.hand_ins import STAMP_FORMAT
 
 OTHERS = {"daemon": 1, "bin": 2}
-"""Users that each Linux has, for tests that root runs."""
+"""Users of the system, by name, whom each Linux has: for tests that root runs."""
 
 
 def exchange_of(course, root):

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import psutil
 from filelock import FileLock
+from servers import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "01-qkv"
@@ -59,15 +59,6 @@ def lacking():
         if importlib.util.find_spec("jupyterhub")
         else "jupyterhub: pip install -r requirements-hub.txt"
     )
-
-
-def free_ports(count):
-    """Return ports that nobody uses at the moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def private_ancestor(path):

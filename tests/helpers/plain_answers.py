@@ -33,10 +33,9 @@ def accepts(function):
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
+    least = sum(parameter.default is parameter.empty for parameter in positional)
     any_number = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
-    return sum(
-        parameter.default is parameter.empty for parameter in positional
-    ), math.inf if any_number else len(positional)
+    return least, math.inf if any_number else len(positional)
 
 
 def defined_in(notebook):
@@ -61,13 +60,11 @@ def functions_of(names, module):
     """
     functions = []
     for value in names.values():
-        parts = (
-            value.values()
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, (list, tuple))
-            else [value]
-        )
+        parts = [value]
+        if isinstance(value, dict):
+            parts = value.values()
+        elif isinstance(value, (list, tuple)):
+            parts = value
         functions += [
             part for part in parts if callable(part) and getattr(part, "__module__", "") == module
         ]
@@ -114,10 +111,8 @@ def answers_in_text(exercise):
         for file, functions in offered.items():
             for function in functions:
                 fewest, greatest = accepts(function)
-                if (
-                    fewest <= most
-                    and least <= greatest
-                    and share(loaded.suite, subject, function) > 0.5
-                ):
+                if fewest > most or greatest < least:  # it cannot be called as this one is
+                    continue
+                if share(loaded.suite, subject, function) > 0.5:
                     sentences.append(f"{function.__qualname__} in {file} is an answer to {subject}")
-    return list(dict.fromkeys(sentences))  # what stands in a table as well is found twice
+    return list(dict.fromkeys(sentences))  # a function that is also in a table is found twice

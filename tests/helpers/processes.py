@@ -13,8 +13,8 @@ STARTED_BY = "TESTS_OF_PROCESS"
 
 
 def still_running():
-    """Return the sandboxes and workers that tests of this process started and that go on: by
-    process, which test.
+    """Return the sandboxes and workers that tests of this process started and that still run:
+    {process: its test}.
     """
     mine, running = set(psutil.Process().children(recursive=True)), {}
     for process in psutil.process_iter():
@@ -50,14 +50,12 @@ def assert_nothing_left(before, seconds=LEFT_SECONDS):
     names of its tests.
     """
     deadline = time.monotonic() + seconds
-    survivors = {
-        process: test for process, test in still_running().items() if process not in before
-    }
-    while survivors and time.monotonic() < deadline:
+    while True:
+        running = still_running()
+        survivors = {process: running[process] for process in running.keys() - before.keys()}
+        if not survivors or time.monotonic() >= deadline:
+            break
         time.sleep(0.1)
-        survivors = {
-            process: test for process, test in still_running().items() if process not in before
-        }
     lines = [
         f"process {process.pid} ({process.name()}), started in {test}"
         for process, test in survivors.items()

@@ -9,30 +9,25 @@ def rows_of(page):
     """Return the rows of a report's HTML, by student and exercise."""
     data = json.loads(BeautifulSoup(page, "html.parser").find(id="data").string)
     rows = {}
+    # The data names texts by their numbers in a list.
+    text = data["texts"].__getitem__
     for part in data["parts"]:
+        columns = [(cell, check) for cell, check, _title in part["columns"]]
         for who, score, pending, kind, marks, tags, reasons, evidence, change in part["rows"]:
-            columns = [(cell, check) for cell, check, _title in part["columns"]]
             signs = [data["signs"][letter][0] if letter != "." else "" for letter in marks]
-            changed = None
             if change:
                 earlier, now, difference, through, when = change
-                checks_changed = [data["texts"][number] for number in through]
-                changed = {
-                    "earlier": earlier,
-                    "now": now,
-                    "difference": difference,
-                    "through": checks_changed,
-                }
-                changed["when"] = data["texts"][when]
+                change = {"earlier": earlier, "now": now, "difference": difference}
+                change |= {"through": list(map(text, through)), "when": text(when)}
             rows[data["students"][who], part["name"]] = {
                 "score": score,
                 "pending": pending,
                 "kind": kind,
                 "marks": dict(zip(columns, signs, strict=False)),
-                "tags": [data["texts"][number] for number in tags],
-                "reasons": [data["texts"][number] for number in reasons],
-                "evidence": [data["texts"][number] for number in evidence],
-                "change": changed,
+                "tags": list(map(text, tags)),
+                "reasons": list(map(text, reasons)),
+                "evidence": list(map(text, evidence)),
+                "change": change or None,
             }
     return rows
 

@@ -15,7 +15,18 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
+# As the book's page on grading starts it (book/grading.md).
 FORMGRADER = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
+
+
+def free_ports(count):
+    """Return ports of 127.0.0.1 that nobody uses at the moment."""
+    with contextlib.ExitStack() as stack:
+        # All stay open until the last one is bound, so that no port comes twice.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 @contextlib.contextmanager
@@ -90,9 +101,7 @@ class Postgres:
     def __init__(self, folder):
         self.programs = postgres_programs()
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         # PostgreSQL refuses to run as root.
         owner = next(
             (user for user in pwd.getpwall() if user.pw_name in ("postgres", "nobody")), None

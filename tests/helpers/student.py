@@ -24,18 +24,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError
 
 SECONDS = 120  # of one cell
-TRIES = 3  # now and then a kernel's reply is lost on its way, and nbclient waits for it
+TRIES = 3  # sometimes a kernel's reply is lost, and nbclient waits for it until its limit
 REPORT = "application/vnd.checking.report+json"
-SHOWN = (
-    "numpy",
-    "torch",
-    "triton",
-    "matplotlib",
-    "ipykernel",
-    "ipython",
-    "ipywidgets",
-    "jupyterlab",
-)
+SHOWN = ("numpy", "torch", "triton", "matplotlib")  # the packages whose versions are printed
+SHOWN += ("ipykernel", "ipython", "ipywidgets", "jupyterlab")
 
 
 def solutions(text):

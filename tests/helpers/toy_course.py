@@ -49,6 +49,9 @@ def hand_in(
 ):
     """Write a submission below `folder`: the released notebook with these answers, or these
     bytes.
+
+    `raw` has the bytes, or makes them of the notebook; `change` changes the notebook before it is
+    written; `name` is that of its file.
     """
     submission = folder / student / "01-toy"
     submission.mkdir(parents=True, exist_ok=True)

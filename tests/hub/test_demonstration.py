@@ -10,7 +10,8 @@ import urllib.request
 
 import psutil
 import pytest
-from hub_machine import ROOT, free_ports
+from hub_machine import ROOT
+from servers import free_ports
 
 pytestmark = pytest.mark.slow
 
