@@ -11,7 +11,7 @@ import sqlite3
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,9 +59,7 @@ MOST_IN_BATCH = 60
 JOIN_AFTER = 10.0
 """Seconds after which others may join a batch that a slow hand-in keeps from ending."""
 MOST_WAIT = 60.0
-"""Seconds that a hand-in waits, if its exercise was released after the batch began, while others
-join that.
-"""
+"""Seconds that a hand-in which cannot join the batch waits before that should end."""
 MOST_SECONDS_ON_SERVER = 600.0
 """Seconds for which others may join a batch if the gradebook is on a server: from other machines,
 no one sees who waits for it.
@@ -138,7 +136,8 @@ class Watch:
         self._failed: set[str] = set()
         self._exercises: set[str] = set()
         self._turn = 0
-        self._must_end = False  # whether no one may join the batch any more
+        # The hand-ins that were under way when the batch should have ended, if it should.
+        self._last_ones: set[str] | None = None
         self._with_faults: set[str] = set()  # students of the batch on whom the grader failed
         self._retry_at = 0.0
         self._pause = FIRST_PAUSE
@@ -360,7 +359,7 @@ class Watch:
             if not batch:
                 return False
             self._with_faults.clear()
-            self._must_end = False
+            self._last_ones = None
             try:
                 self._grade_rows(batch)
             finally:
@@ -396,8 +395,7 @@ class Watch:
         """Return hand-ins that join a batch because it takes long, if workers are free.
 
         `rows` has those of the batch, also the ones that are finished. Students whom it has not
-        served yet come first. Hand-ins of an exercise that was released since have to wait for the
-        next batch, so after a while no more join this one for their sake.
+        served yet come first.
         """
         self._look_again()
         seconds = time.monotonic() - began
@@ -406,33 +404,47 @@ class Watch:
         if time.monotonic() >= self._answered_at + PAGES_EVERY:
             self.answer()
             self.send_scores(now=False)
-            self._must_end = self._must_end or self._is_next_batch_needed(seconds)
-        if free_workers <= 0 or self.stopping or self._must_end:
+            self._note_end(rows.values(), seconds)
+        if free_workers <= 0 or self.stopping or self._is_ending(rows.values()):
             return []
         # These have a hand-in under way; a finished one is no longer in this state.
         busy = {row.student for row in rows.values() if row.state == State.WAITING}
-        gradable = [
-            row
-            for row in self.hand_ins.in_state(State.WAITING)
-            if row.student not in busy
-            and row.name not in self._failed
-            and self._delays.is_due(row.name)
-            and self._left_this_hour(row.student) > 0
+        joining = [
+            row for row in self._gradable() if row.student not in busy and self._can_join(row)
         ]
-        others = [row for row in gradable if row.exercise not in self._exercises]
-        # The batch has to end for these: its workers do not have their exercises.
-        if any(time.time() - row.arrived > MOST_WAIT for row in others):
-            return []
-        joining = [row for row in gradable if row.exercise in self._exercises]
         served = {row.student for row in rows.values()}
         joining = [row for row in joining if row.student not in served] or joining
         return self._placed(self._chosen(joining, free_workers)) if joining else []
 
-    def _is_next_batch_needed(self, seconds: float) -> bool:
-        """Tell whether a batch that runs for so many seconds should end as soon as it can.
+    def _gradable(self) -> Iterator[HandInRow]:
+        """Yield the hand-ins that wait for nothing but a batch."""
+        for row in self.hand_ins.in_state(State.WAITING):
+            if self._delays.is_due(row.name) and self._left_this_hour(row.student) > 0:
+                yield row
+
+    def _can_join(self, row: HandInRow) -> bool:
+        """Tell whether this batch can grade a hand-in: it has failed in no batch, and the workers
+        have its exercise.
+        """
+        return row.name not in self._failed and row.exercise in self._exercises
+
+    def _note_end(self, rows: Iterable[HandInRow], seconds: float) -> None:
+        """Note whether a batch with these hand-ins, which runs for so many seconds, should end as
+        soon as it can.
 
         Others could join it for as long as students hand in slow work. But the workers have the
         exercises as they were when it began, and it has the gradebook.
+        """
+        if len(self._with_faults) >= MOST_FAULTS or self.executor.is_outdated():
+            self._last_ones = set()  # these workers should grade nothing more
+        elif not self._is_next_batch_needed(seconds):
+            self._last_ones = None
+        elif self._last_ones is None:
+            self._last_ones = self._under_way(rows)
+
+    def _is_next_batch_needed(self, seconds: float) -> bool:
+        """Tell whether someone waits for this batch to end: another program for the gradebook, or
+        a hand-in that cannot join.
         """
         from autograder.grades import database, gradebook
 
@@ -440,8 +452,35 @@ class Watch:
             is_wanted = seconds > MOST_SECONDS_ON_SERVER
         else:
             is_wanted = gradebook.is_wanted(self.course)
-        has_bad_workers = len(self._with_faults) >= MOST_FAULTS
-        return is_wanted or has_bad_workers or self.executor.is_outdated()
+        return is_wanted or any(
+            self._is_kept_out(row) and time.time() - row.arrived > MOST_WAIT
+            for row in self._gradable()
+        )
+
+    def _is_kept_out(self, row: HandInRow) -> bool:
+        """Tell whether a hand-in has to wait for the next batch."""
+        if row.student in self._with_faults:  # the next batch has other workers for it
+            return True
+        return row.name not in self._in_batch and not self._can_join(row)
+
+    def _under_way(self, rows: Iterable[HandInRow]) -> set[str]:
+        """Return which hand-ins of this batch are not finished."""
+        # One on which the grader failed waits, but for the next batch.
+        return {
+            row.name
+            for row in rows
+            if row.state == State.WAITING and row.student not in self._with_faults
+        }
+
+    def _is_ending(self, rows: Iterable[HandInRow]) -> bool:
+        """Tell whether no more may join the batch of these hand-ins: it should have ended before.
+
+        While one runs that was under way then, it cannot end: until that is graded, letting
+        others join costs no time. So one slow hand-in keeps no class waiting.
+        """
+        if self._last_ones is None:
+            return False
+        return not self._last_ones & self._under_way(rows)
 
     def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
         """Return the exercises of a batch, and all that are released: their hand-ins may join."""

@@ -848,45 +848,97 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         assert watching._joining(batch, began, free_workers=0) == []
         assert watching._joining(batch, time.monotonic(), free_workers=9) == []
         assert names(watching._joining(batch, began - 3600, free_workers=9)) == ["2", "4"]
-        watching.hand_ins.keep(replace(waiting[3], arrived=now - watch.MOST_WAIT - 1))
-        assert watching._joining(batch, began, free_workers=9) == []  # ben has waited for long
-        watching._delays.add("3")  # unless his is not to be graded now
-        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
-        watching._delays.remove("3")
         watching.settings = replace(watching.settings, per_hour=1)
-        graded = HandInRow("earlier", "ben", "2", State.GRADED, graded=now)
+        graded = HandInRow("earlier", "cai", "2", State.GRADED, graded=now)
         watching.hand_ins.keep(graded)
-        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
+        assert names(watching._joining(batch, began, free_workers=9)) == ["2"]
         watching._exercises = {"1", "2"}  # workers have both from an earlier batch
         watching.settings = replace(watching.settings, per_hour=0)
-        assert names(watching._joining(batch, began, free_workers=9)) == ["3", "2", "4"]
+        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "3", "4"]
         watching.stopping = True
         assert watching._joining(batch, began, free_workers=9) == []
 
 
-def test_no_one_joins_a_batch_that_has_to_end(watched, monkeypatch):
-    """For whoever waits for the gradebook, for a new release, and for other workers."""
-    reasons = {
-        "another program waits": lambda watching: monkeypatch.setattr(
-            gradebook, "is_wanted", lambda course: True
-        ),
-        "released again": lambda watching: monkeypatch.setattr(
-            watching.executor, "is_outdated", lambda: True
-        ),
-        "faults": lambda watching: watching._with_faults.update({"mal", "eve", "dan"}),
-    }
-    ada = HandInRow("1", "ada", "01-toy", arrived=time.time())
-    for has_reason in reasons.values():
-        with watched.watch() as watching:
-            watching.hand_ins.keep(ada)
-            monkeypatch.setattr(watching, "_placed", lambda rows: rows)
-            watching._exercises, watching._with_faults = {"01-toy"}, {"mal", "eve"}
-            began = time.monotonic() - 3600
-            assert names(watching._joining({}, began, free_workers=1)) == ["1"]
+@pytest.fixture
+def joining(watched, monkeypatch):
+    """Return what can join a batch in which Mal's hand-in runs, or is finished: Ada's, if any."""
+    mal = HandInRow("0", "mal", "01-toy", arrived=time.time())
+    with watched.watch() as watching:
+        watching.hand_ins.keep(mal)
+        watching.hand_ins.keep(HandInRow("1", "ada", "01-toy", arrived=time.time()))
+        monkeypatch.setattr(watching, "_placed", lambda rows: rows)
+        watching._exercises, watching._in_batch = {"01-toy"}, {mal.name}
+
+        def join(state=State.WAITING):
             watching._answered_at = 0.0  # it looks for reasons now and then
-            has_reason(watching)
-            assert watching._joining({}, began, free_workers=1) == []
-        monkeypatch.undo()
+            began = time.monotonic() - 3600
+            batch = {mal.work: replace(mal, state=state)}
+            return names(watching._joining(batch, began, free_workers=1))
+
+        assert join() == ["1"] and join(State.GRADED)[-1:] == ["1"]
+        yield watching, join
+
+
+def old(name, student, exercise):
+    return HandInRow(name, student, exercise, arrived=time.time() - watch.MOST_WAIT - 1)
+
+
+NEXT_BATCH_IS_NEEDED = {
+    "another program waits": lambda watching, monkeypatch: monkeypatch.setattr(
+        gradebook, "is_wanted", lambda course: True
+    ),
+    "no worker has the exercise": lambda watching, monkeypatch: watching.hand_ins.keep(
+        old("2", "ben", "02-new")
+    ),
+    "a batch failed": lambda watching, monkeypatch: (
+        watching.hand_ins.keep(old("2", "ben", "01-toy")),
+        watching._failed.add("2"),
+    ),
+    "one fault": lambda watching, monkeypatch: (
+        watching.hand_ins.keep(old("2", "ben", "01-toy")),
+        watching._in_batch.add("2"),
+        watching._failed.add("2"),
+        watching._with_faults.add("ben"),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", NEXT_BATCH_IS_NEEDED)
+def test_others_join_a_batch_that_should_end_only_while_it_cannot(joining, monkeypatch, reason):
+    watching, join = joining
+    NEXT_BATCH_IS_NEEDED[reason](watching, monkeypatch)
+    assert "1" in join()
+    assert join(State.GRADED) == []
+    monkeypatch.undo()
+
+
+def test_others_join_again_when_no_one_waits_for_the_end_any_more(joining, monkeypatch):
+    _, join = joining
+    with monkeypatch.context() as patch:
+        patch.setattr(gradebook, "is_wanted", lambda course: True)
+        join()
+        assert join(State.GRADED) == []
+    assert "1" in join(State.GRADED)
+
+
+def test_a_hand_in_that_is_not_to_be_graded_now_ends_no_batch(joining):
+    watching, join = joining
+    watching.hand_ins.keep(old("2", "ben", "02-new"))
+    watching._delays.add("2")
+    join()
+    assert "1" in join(State.GRADED)
+
+
+@pytest.mark.parametrize("reason", ["released again", "faults"])
+def test_no_one_joins_a_batch_whose_workers_should_grade_nothing_more(joining, monkeypatch, reason):
+    watching, join = joining
+    if reason == "faults":
+        watching._with_faults.update({"eve", "dan"})
+        assert join() == ["1"]
+        watching._with_faults.add("fay")
+    else:
+        monkeypatch.setattr(watching.executor, "is_outdated", lambda: True)
+    assert join() == []
 
 
 def test_a_batch_does_not_begin_while_another_program_waits_for_the_gradebook(watched):
