@@ -152,6 +152,7 @@ def say_error(reason: str) -> None:
     """Print what went wrong, in one line."""
     from autograder.sanitize import text
 
+    # The reason may quote a student's file: `line` removes line ends and control characters.
     err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
 
 

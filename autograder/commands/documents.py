@@ -126,7 +126,7 @@ def _exercise(assignment: "Assignment") -> dict[str, Any]:
         "pending": assignment.pending,
         "open_requests": assignment.open_requests,
         "histogram": [{"share": bar.label, "count": bar.count} for bar in assignment.histogram],
-        # A program gets a title's text, in the grader's language, and not the message.
+        # A program gets a title's text, and not a template with its values.
         "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in assignment.checks],
         "misconceptions": [met._asdict() for met in assignment.misconceptions],
         "hard": [_check(column) for column in assignment.hard],

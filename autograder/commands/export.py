@@ -209,7 +209,7 @@ def _send_scores(course: Course, exercises: Sequence[str], to_file: bool) -> Non
         raise UserError(
             "--for lti writes no file. Leave out --sheet, --since, --feedback and --to."
         )
-    course.exercises(exercises)
+    course.exercises(exercises)  # raises for an unknown name
     if not course.has_gradebook:
         raise UserError(f"There is no gradebook at {course.gradebook}. {GRADE_FIRST}")
     sent = lti.send(course, exercises)

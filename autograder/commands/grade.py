@@ -377,13 +377,14 @@ def _table(records: Sequence["Record"]) -> Table:
             translated(name), justify="right" if name == "Points" else "left", overflow="fold"
         )
     for record in records:
-        points = _points(record) + " +" * record.needs_manual_grade
-        lost = (
-            "\n".join(text.line(reason) for reason in reasons.lines_of(record, record.penalty))
-            or "–"
+        points = _points(record)
+        if record.needs_manual_grade:
+            points += " +"  # the table's caption says what it means
+        lost = [text.line(reason) for reason in reasons.lines_of(record, record.penalty)]
+        table.add_row(
+            escape(record.student), record.assignment, points, escape("\n".join(lost) or "–")
         )
-        table.add_row(escape(record.student), record.assignment, points, escape(lost))
-    if any(record.needs_manual_grade for record in records):  # `_points` is followed by a + there
+    if any(record.needs_manual_grade for record in records):
         table.caption = translated("+ needs a manual grade")
     return table
 

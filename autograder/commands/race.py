@@ -49,7 +49,7 @@ def race(
     (chosen,) = course.exercises([exercise])
     contest = Contest(course, chosen, submitted or course.submitted)
     page, table = course.output_folder / "race.html", course.output_folder / "race.csv"
-    for path in (page, table):  # before the kernels run, which takes minutes
+    for path in (page, table):  # before any kernel runs
         check_writable(path, "--into")
     contest.choose_sandbox(not no_sandbox, warn)
     try:
