@@ -18,6 +18,7 @@ from rich.table import Table
 
 from autograder.commands import author, instructor, student
 from autograder.commands.bundle import bundle
+from autograder.commands.collect import collect
 from autograder.commands.console import (
     MEANINGS,
     Json,
@@ -29,6 +30,8 @@ from autograder.commands.console import (
     say_error,
     status_of,
 )
+from autograder.commands.export import export
+from autograder.commands.grade import grade
 from autograder.commands.race import race
 from autograder.commands.watch import watch
 from autograder.course import startup
@@ -45,7 +48,7 @@ app = typer.Typer(
     epilog="Exit status. "
     + " ".join(f"{status:d}: {means}." for status, means in MEANINGS.items()),
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
+    pretty_exceptions_enable=False,  # `main` reports errors
 )
 
 
@@ -53,14 +56,16 @@ def main() -> None:
     """Run the command line. A fault that the user can fix is reported in one line; `Status` has
     the exit statuses.
     """
+    # Before the modules that it speeds up are imported: those of the commands.
     startup.begin()
     # With this, torch can look for a GPU without starting anything on it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    # Warnings of libraries are not for users, and stderr has one line for each error.
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
     completes = any(word in ("--install-completion", "--show-completion") for word in sys.argv[1:2])
     try:
-        app(standalone_mode=True, prog_name=INSTALLED if completes else None)
+        app(prog_name=INSTALLED if completes else None)
     except (UserError, OSError) as error:
         say_error(line_of(error))
         sys.exit(status_of(error))
@@ -75,10 +80,11 @@ def doctor(as_json: Json = False, root: Root = ROOT) -> None:
     from autograder.commands.doctor import findings
 
     with document("doctor", as_json) as result:
-        found_items = list(findings(root.resolve()))
+        found_items = findings(root.resolve())
         result.update(documents.of_findings(found_items))
         if not as_json:
             _show_findings(found_items)
+        # After the table: the error sets the exit status, and refers to the table's last column.
         for state in ("missing", "unsafe"):
             count = sum(finding.state == state for finding in found_items)
             if count:
@@ -108,13 +114,13 @@ COMMANDS = {
     "Students": (student.check, student.explain),
     "Instructors": (
         instructor.commit,
-        instructor.collect,
-        instructor.grade,
+        collect,
+        grade,
         watch,
         instructor.extend,
         instructor.reveal,
         instructor.report,
-        instructor.export,
+        export,
         race,
         bundle,
     ),

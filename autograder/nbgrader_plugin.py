@@ -16,6 +16,7 @@ from typing import Any
 
 import nbformat
 from nbconvert.exporters import Exporter
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import is_grade
 from traitlets import Bool
@@ -59,11 +60,13 @@ class Run(NbGraderPreprocessor):
         worker = _worker(exercise, self.sandbox, _limits(self.config))
         limits = worker.limits[exercise.name]
         unit = Submission(names["student"], exercise, _submitted(self.config, names)).read(limits)
+        # An unchanged submission keeps the seed of its grade, as with `grade`.
         record = record_of(course, unit.student, unit.assignment)
         graded = record.seed if record and record.submission_digest == unit.digest else None
         drawn = seeds.Seeds(course).for_submission(unit.assignment, unit.digest, graded)
         unit.seed, unit.guest_seed = drawn
         outcome = worker.grade(unit)
+        # nbgrader reports the error, and goes on with the next submission: this one has no grade.
         if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))
         return nbformat.from_dict(json.loads(outcome.notebook)), resources
@@ -94,6 +97,7 @@ class LatePenalties(NbGraderPreprocessor):
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return both unchanged."""
         names = resources["nbgrader"]
+        # The gradebook of this run, which nbgrader's --db may name.
         course = replace(_course(self.config), db=names["db_url"])
         with gradebook.opened(course) as book:
             writer = gradebook.Writer(course, book)
@@ -152,6 +156,7 @@ def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
     exercise = Exercise(assignment, Path.cwd())
     wanted = folder / exercise.notebook.name
     if not wanted.exists():
+        # A student may have submitted several editions of the notebook.
         newest = max(notebooks_in(folder, exercise), key=lambda path: path.stat().st_mtime)
         shutil.copy2(newest, wanted)
     notebooks[:] = [str(wanted)]
@@ -171,8 +176,6 @@ def _limits(config: Config) -> Limits:
 
 def _submitted(config: Config, names: Any) -> Path:
     """Return the folder of a submission, according to nbgrader's configuration."""
-    from nbgrader.coursedir import CourseDirectory
-
     directories = CourseDirectory(config=config)
     folder = directories.submitted_directory
     return Path(directories.format_path(folder, names["student"], names["assignment"]))
@@ -192,7 +195,7 @@ def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
     """
     key = (exercise, isolated, limits)
     if key not in _workers:
-        close()
+        close()  # nbgrader grades one exercise after another: a warm parent for each would add up
         course = Course(root=exercise.root)
         _workers[key] = Worker(WorkerConfig.for_course(course, [exercise], limits, isolated))
     return _workers[key]

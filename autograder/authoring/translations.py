@@ -46,7 +46,12 @@ NOT_SHOWN = (
 )
 """The parts of the engine whose texts students never see, but for `CHECK`."""
 CHECK = "commands/student.py"
-GRADERS = ("commands/instructor.py", "grades/changes.py", "grades/report.py")
+GRADERS = (
+    "commands/grade.py",
+    "commands/instructor.py",
+    "grades/changes.py",
+    "grades/report.py",
+)
 """The parts whose texts graders read in their own language; they also read what students do."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^StandardChecks$|^compile$")
 """Functions whose texts are not part of feedback, or are found in another way."""

@@ -3,13 +3,14 @@ function can have.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from . import machine
+from .shared_with_guest import is_tensor
 
 Mistake: TypeAlias = Callable[..., Any]
 """Takes the right answer and the arguments of a call, and returns what the mistaken function
@@ -51,6 +52,7 @@ def misconception_of_each(*kinds: type) -> Callable[..., Callable[[type], type]]
 
     def decorator(label: str, hint: str) -> Callable[[type], type]:
         def declare(mistake: Any) -> type:
+            # The mistake comes first among the bases: its methods replace those of the right class.
             mistake.families = [
                 misconception(kind.__name__, label, hint)(
                     type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
@@ -81,8 +83,13 @@ def families(
     function can have.
 
     ```
-    @families(but=["works for two axes only"], hints={"result in float64": "..."}, shapes="n d_in,
-    d_in d_out") @right("project") def project_matmul(X, W):
+    @families(
+        but=["works for two axes only"],
+        hints={"result in float64": "..."},
+        shapes="n d_in, d_in d_out",
+    )
+    @right("project")
+    def project_matmul(X, W):
         return X @ W
     ```
 
@@ -107,22 +114,12 @@ def families(
         answer.
     """
     hints = hints or {}
-    declared = dict(FAMILIES)
+    known = dict(FAMILIES)
     chosen = set(labels or COMMON)
     if shapes:
-        declared[STRETCHED] = (_stretched(shapes), STRETCHED_HINT)
+        known[STRETCHED] = (_stretched(shapes), STRETCHED_HINT)
         chosen.add(STRETCHED)
-    for label in [*labels, *but, *hints]:
-        if label not in declared:
-            raise ValueError(
-                f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}"
-            )
-    unused = [label for label in [*but, *hints] if label not in chosen]
-    unused += [label for label in hints if label in but]
-    if unused:
-        raise ValueError(
-            f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway"
-        )
+    _check_labels(known, chosen, labels, but, hints)
 
     def declare(function: Any) -> Any:
         if not _declared(function, "right_for"):
@@ -132,12 +129,33 @@ def families(
             )
         function.families = [
             _member(function, label, mistaken, hints.get(label, hint))
-            for label, (mistaken, hint) in declared.items()
+            for label, (mistaken, hint) in known.items()
             if label in chosen and label not in but
         ]
         return function
 
     return declare
+
+
+def _check_labels(
+    known: Collection[str],
+    chosen: Collection[str],
+    labels: Sequence[str],
+    but: Sequence[str],
+    hints: Collection[str],
+) -> None:
+    """Raise `ValueError` for a label that does not exist, or that has no effect in `families`."""
+    for label in [*labels, *but, *hints]:
+        if label not in known:
+            raise ValueError(
+                f"there is no family of mistakes called {label!r}; there are: {', '.join(known)}"
+            )
+    unused = [label for label in [*but, *hints] if label not in chosen]
+    unused += [label for label in hints if label in but]
+    if unused:
+        raise ValueError(
+            f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway"
+        )
 
 
 def answers_in(module: ModuleType, kind: str, subject: str) -> list[Any]:
@@ -178,18 +196,16 @@ def _member(right_answer: Any, label: str, mistaken: Mistake, hint: str) -> Any:
 
 def _is_array(value: Any) -> bool:
     """Tell whether a value is an array, of NumPy or of torch."""
-    return isinstance(value, np.ndarray) or hasattr(type(value), "detach")
+    return isinstance(value, np.ndarray) or is_tensor(value)
 
 
 def _is_floating(array: Any) -> bool:
-    return bool(
-        array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f"
-    )
+    return bool(array.is_floating_point() if is_tensor(array) else array.dtype.kind == "f")
 
 
 def _converted(array: Any, dtype: str) -> Any:
     """Return an array in a dtype, given by the name that NumPy and torch have for it."""
-    if hasattr(type(array), "detach"):
+    if is_tensor(array):
         import torch
 
         return array.to(getattr(torch, dtype))
@@ -229,7 +245,7 @@ def _asserts(answer: Any, *arguments: Any) -> Any:
 
 def _two_axes_only(answer: Any, *arguments: Any) -> Any:
     first = next(argument for argument in arguments if _is_array(argument))
-    _n, _d = first.shape
+    _n, _d = first.shape  # the mistake: it raises ValueError for a batch
     return answer(*arguments)
 
 
@@ -252,7 +268,8 @@ def _written_into_an_argument(answer: Any, *arguments: Any) -> Any:
 
 def _stretched(shapes: str) -> Mistake:
     """Return the mistake of stretching a size of 1, for arguments with these last axes."""
-    # for each name of a size, the axes that have it: the argument's number, and the axis
+    # For each name of a size, the axes that have it: the argument's number, and the axis. Axes are
+    # counted from the end, because a batch has more of them at the beginning.
     shared_axes: dict[str, list[tuple[int, int]]] = {}
     for number, axes in enumerate(shapes.split(",")):
         for back, size in enumerate(reversed(axes.split()), 1):
@@ -304,7 +321,7 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
         "The array for the result holds integers (`dtype=int`), which cuts off the decimals.",
     ),
     "axis squeezed away": (
-        _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
+        _parts(lambda part: part.squeeze() if is_tensor(part) else np.squeeze(part)),
         "An axis of size 1 is gone: `squeeze` or an index removes it. A single vector is still "
         "one row.",
     ),

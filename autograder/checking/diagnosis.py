@@ -27,6 +27,7 @@ from .expect import (
 )
 from .mismatch import Mismatch
 from .relations import relate, single
+from .shared_with_guest import is_tensor
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check, twin
 from .words import Message
 
@@ -106,6 +107,7 @@ class Diagnosis:
         self._attempt = attempt
         self._relate = relate
         self.without: Collection[Any] = ()
+        # Cached as long as this object lives, and no longer: each seed has other arguments.
         self._first_call = functools.cache(_first_call)
         self._first_answer = functools.cache(_first_answer)
 
@@ -136,6 +138,7 @@ class Diagnosis:
         plain : callable, optional
             Returns what the function should, quickly, where right answers are slow.
         """
+        # Causes and relations are confirmed in the same draws: the function runs there once.
         redraw = functools.cache(lambda check, other: attempt(check, function, other))
         causes = dict(self._causes(checks, function, attempts, wrong_answers, seed, redraw))
         yield from causes.items()
@@ -148,6 +151,7 @@ class Diagnosis:
             for check in failed
             if check.weight and check.__name__ in causes
         }
+        # What fails without a cause: it follows from another check's cause, or a relation may help.
         reference = plain or reference_answer(right_answers)
         for check in failed:
             name = check.__name__
@@ -193,6 +197,7 @@ class Diagnosis:
         first = _mismatch(check, observed, reference, seed, is_quick)
 
         def mismatches() -> list[Mismatch]:
+            # Many relations fit a single number by chance.
             draws = len(OTHER_SEEDS) if single(first) else FOR_A_RELATION
             return [
                 _mismatch(check, redrawn, reference, other, is_quick)
@@ -251,6 +256,7 @@ class Diagnosis:
         """Tell whether a wrong answer also does what the function does in other draws, where
         those are quick.
         """
+        # No other draw can be looked at, or could differ: this one has to do.
         if observed.seconds > QUICK or _is_same_in_each_draw(observed):
             return True
         return all(
@@ -273,6 +279,7 @@ class Diagnosis:
                 return False
             if redrawn.failure is not None:
                 numbers.append(evidence(redrawn.calls))
+        # Two other draws at least have failed, and not all with the same number.
         return len(numbers) > 2 and len(set().union(*numbers)) > 1
 
     def _outcome_if_alike(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
@@ -292,7 +299,7 @@ class Diagnosis:
         if all(same_call(*pair) for pair in pairs):
             return FAILS if listed.failure else PASSES
         if all(same_call(*pair, by_value=True) for pair in pairs):
-            return _way_by_value(listed, observed)
+            return _outcome_by_value(listed, observed)
         return ""
 
 
@@ -335,25 +342,27 @@ class _Candidates:
         )
         self._explained = functools.cache(self._count_explained)
         self.contradicted = functools.cache(self._is_contradicted)
-        # Of each, by the name of a check in which it is alike: FAILS or FAILS_BY_VALUE.
-        self._ways: dict[Any, dict[str, str]] = {}
+        # Of each, by the name of a failed check in which it is alike: FAILS or FAILS_BY_VALUE.
+        self._outcomes: dict[Any, dict[str, str]] = {}
 
     def ask_all(self, wrong_answers: Sequence[Any]) -> bool:
         """Ask all listed wrong answers; tell whether there was time for that."""
+        # Of this process alone: a busy machine must not change what feedback says.
         begun = time.process_time()
         for wrong in wrong_answers:
             if time.process_time() - begun > MOST_SEARCHED:
                 return False
-            ways: dict[str, str] = {}
+            outcomes: dict[str, str] = {}
             for check in self.failed:
+                # Of advice, `_fails` remembers the outcomes from submission to submission.
                 is_relevant = check.weight or _fails(check, wrong)
                 if not (is_relevant and self._worth_asking(check, wrong)):
                     continue
-                way = self._outcome_in(check, wrong)
-                if way in (FAILS, FAILS_BY_VALUE):
-                    ways[check.__name__] = way
-            if ways:
-                self._ways[wrong] = ways
+                outcome = self._outcome_in(check, wrong)
+                if outcome in (FAILS, FAILS_BY_VALUE):
+                    outcomes[check.__name__] = outcome
+            if outcomes:
+                self._outcomes[wrong] = outcomes
         return True
 
     def _worth_asking(self, check: Check, wrong: Any) -> bool:
@@ -372,12 +381,12 @@ class _Candidates:
         most first.
         """
         name = check.__name__
-        remaining = [wrong for wrong, ways in self._ways.items() if name in ways]
+        remaining = [wrong for wrong, outcomes in self._outcomes.items() if name in outcomes]
         while remaining:
-            exactly = [wrong for wrong in remaining if self._ways[wrong][name] == FAILS]
+            exactly = [wrong for wrong in remaining if self._outcomes[wrong][name] == FAILS]
             best, *rest = exactly or remaining
             for wrong in rest:
-                at_most = len(self._ways[wrong]) + len(self._passed)
+                at_most = len(self._outcomes[wrong]) + len(self._passed)
                 if at_most <= self._explained(best):
                     continue  # spares the time to count what it explains
                 if self._explained(wrong) > self._explained(best):
@@ -394,16 +403,16 @@ class _Candidates:
             passed = sum(not _fails(check, wrong) for check in self._passed)
         else:
             passed = sum(bool(self._outcome_in(check, wrong)) for check in self._passed)
-        return len(self._ways[wrong]) + passed
+        return len(self._outcomes[wrong]) + passed
 
     def _is_contradicted(self, wrong: Any) -> bool:
         """Tell whether a candidate fails another graded check in which the function failed in
         another way.
         """
         for check in self.failed:
-            if not check.weight or check.__name__ in self._ways[wrong]:
+            if not check.weight or check.__name__ in self._outcomes[wrong]:
                 continue
-            if _speaks(self._attempts[check.__name__]) and _fails(check, wrong):
+            if _is_evidence(self._attempts[check.__name__]) and _fails(check, wrong):
                 return True
         return False
 
@@ -414,10 +423,11 @@ def _followed(check: Check, observed: Attempt, named: Mapping[str, Any]) -> str:
 
     `named` has, for the names of graded checks, the listed answers that are their causes.
     """
-    way = _way_to_fail(observed)
-    if check.on or not way:
+    kind = _kind_of_failure(observed)
+    # To run listed answers in a check that needs a machine, such as one that compiles, takes long.
+    if check.on or not kind:
         return ""
-    return next((name for name, wrong in named.items() if _fails_as(check, wrong) == way), "")
+    return next((name for name, wrong in named.items() if _fails_as(check, wrong) == kind), "")
 
 
 def _is_same_in_each_draw(observed: Attempt) -> bool:
@@ -451,6 +461,7 @@ def reference_answer(right_answers: Sequence[Any]) -> Any:
     """Return the right answer that others are compared with: the first one that has families;
     None without any.
     """
+    # `max` returns the first of equals: without families, that is the first answer.
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
@@ -462,19 +473,19 @@ def outcome_if_alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> 
     str
         `PASSES`, `FAILS` or `FAILS_BY_VALUE`; "" if it does something else.
     """
-    following = _Following(check.subject, wrong, observed.calls)
+    following = _ComparedSubject(check.subject, wrong, observed.calls)
     try:
         listed = run_check(check, following, seed)
-    except _Unlike:
+    except _DifferentCall:
         return ""
     if len(listed.calls) != len(observed.calls):
         return ""
     if not following.exact:
-        return _way_by_value(listed, observed)
+        return _outcome_by_value(listed, observed)
     return FAILS if listed.failure else PASSES
 
 
-def _way_by_value(listed: Attempt, observed: Attempt) -> str:
+def _outcome_by_value(listed: Attempt, observed: Attempt) -> str:
     """Return what a listed answer does whose results are those of a function but for the dtype.
 
     It is alike only if the check says the same of both: otherwise the dtype matters there.
@@ -492,10 +503,11 @@ def _fails(check: Check, wrong: Any) -> bool:
 @functools.cache
 def _fails_as(check: Check, wrong: Any) -> tuple[str, ...]:
     """Return in which way a listed wrong answer fails a check in some draw; empty if it passes."""
-    return _way_to_fail(attempt(check, wrong, 0))
+    # One seed for all: the result is cached for every later submission.
+    return _kind_of_failure(attempt(check, wrong, 0))
 
 
-def _way_to_fail(observed: Attempt) -> tuple[str, ...]:
+def _kind_of_failure(observed: Attempt) -> tuple[str, ...]:
     """Return in which way a check failed, without the numbers: the kind of error, or the
     sentence; empty if not.
     """
@@ -507,7 +519,7 @@ def _way_to_fail(observed: Attempt) -> tuple[str, ...]:
     return "message", message.text if isinstance(message, Message) else message
 
 
-def _speaks(observed: Attempt) -> bool:
+def _is_evidence(observed: Attempt) -> bool:
     """Tell whether a failed check is evidence against a cause: an error, or a slow result, is
     not.
     """
@@ -569,14 +581,14 @@ def _same_message(check: Check, wrong: Any, seed: int, observed: Attempt) -> boo
     )
 
 
-class _Unlike(BaseException):
+class _DifferentCall(BaseException):
     """Two functions did not do the same.
 
     Not an `Exception`, so that no check takes it for a fault of its own.
     """
 
 
-class _Following(Subject):
+class _ComparedSubject(Subject):
     """A function under test whose first call that comes out differently from another one's ends
     the check.
     """
@@ -596,27 +608,28 @@ class _Following(Subject):
         call = super().call(arguments, function, method, must_raise)
         number = len(self.calls) - 1
         if number >= len(self.followed):
-            raise _Unlike
+            raise _DifferentCall
         followed = self.followed[number]
+        # Once a dtype has differed, all later calls are compared by value.
         self.exact = self.exact and same_call(followed, call)
         if not (self.exact or same_call(followed, call, by_value=True)):
-            raise _Unlike
+            raise _DifferentCall
         return call
 
 
 @dataclass(eq=False)
-class _First:
+class _FirstCall:
     """A check's first call: its arguments, and whether an error was asked for."""
 
     arguments: Sequence[Any]
     must_raise: bool
 
 
-class _Reached(BaseException):
+class _CallReached(BaseException):
     """Ends a check at a call of the function under test, with what is called there, and how."""
 
 
-class _Stopping(Subject):
+class _StoppedSubject(Subject):
     """A function under test that ends the check at the call with some number."""
 
     def __init__(self, name: str, function: Any, number: int = 0):
@@ -631,7 +644,7 @@ class _Stopping(Subject):
         must_raise: bool = False,
     ) -> Call:
         if len(self.calls) == self.number:
-            raise _Reached(function, method, arguments, must_raise)
+            raise _CallReached(function, method, arguments, must_raise)
         return super().call(arguments, function, method, must_raise)
 
 
@@ -640,13 +653,13 @@ def _call_numbered(check: Check, function: Any, number: int, seed: int) -> tuple
     method, its arguments, and whether it must raise. None if the check ends before it.
     """
     try:
-        run_check(check, _Stopping(check.subject, function, number), seed)
-    except _Reached as reached:
+        run_check(check, _StoppedSubject(check.subject, function, number), seed)
+    except _CallReached as reached:
         return reached.args
     return None
 
 
-def _first_call(check: Check, seed: int) -> _First | None:
+def _first_call(check: Check, seed: int) -> _FirstCall | None:
     """Return a check's first call; None if its arguments cannot be used again.
 
     They can if `twin` copies them; a function among them might remember that it was called.
@@ -655,10 +668,10 @@ def _first_call(check: Check, seed: int) -> _First | None:
     if call is None:
         return None
     _function, method, arguments, must_raise = call
-    return _First(arguments, must_raise) if _is_plain(arguments) and not method else None
+    return _FirstCall(arguments, must_raise) if _is_plain(arguments) and not method else None
 
 
-def _first_answer(wrong: Any, first: _First) -> Call:
+def _first_answer(wrong: Any, first: _FirstCall) -> Call:
     """Return the `Call` that a listed wrong answer makes of a check's first call."""
     return called(wrong, first.arguments, first.must_raise)
 
@@ -690,7 +703,7 @@ def same_call(a: Call, b: Call, by_value: bool = False) -> bool:
 
 
 def _same_error(a: Call, b: Call) -> bool:
-    # by name: one of them may have come from another process
+    # By name: one of them may have come from another process.
     if type(a.error).__name__ != type(b.error).__name__:
         return False
     # An error that is asked for is worded by whoever wrote it.
@@ -714,7 +727,7 @@ def same(a: Any, b: Any, atol: float = 0.0, by_value: bool = False) -> bool:
         if a.keys() != b.keys():
             return False
         pairs = [(item, b[name]) for name, item in a.items()]
-    if pairs is not None:
+    if pairs is not None:  # containers: part by part
         if all(same(x, y, atol, by_value) for x, y in pairs):
             return True
         # Once more, with room for what rounding leaves where the numbers of one array cancel.
@@ -739,6 +752,7 @@ def _same_numbers(x: Any, y: Any, atol: float) -> bool:
     x, y = x.astype(float), y.astype(float)
     with np.errstate(all="ignore"):
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
+        # Infinities are equal, not close; NaN is neither.
         close = np.abs(x - y) <= max(RTOL * scale, atol)
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
@@ -833,11 +847,12 @@ def _mismatch(
         answer = _made_by(reference, check, observed, seed) if call.method == "forward" else None
         modules = (answer, call.function) if answer else None
     expected, got = failure.compared
+    # An error was expected. What was returned may be right for arguments that were cut to fit.
     if expected is None and call.must_raise and call.error is None:
         is_sequence = isinstance(call.result, (tuple, list)) and call.result
         got = as_plain(call.result[0] if is_sequence else call.result)
     # Relations compare arrays: they get a right answer, and call the function, without tensors.
-    drawn = tuple(twin(argument, {}, alone=True) for argument in call.drawn)
+    drawn = tuple(twin(argument, {}, keep_modules=True) for argument in call.drawn)
     function = _in_numpy(call.function, call.drawn)
     right = _in_numpy(answer, call.drawn) if answer else None
     # A right answer explains nothing where an argument was changed, an error was raised, the dtype
@@ -917,7 +932,7 @@ def _find_part(mismatch: Mismatch, result: Any) -> None:
 
 def _numpy(value: Any) -> Any:
     """Return a value with arrays in the place of tensors: what relations compare."""
-    if hasattr(type(value), "detach"):
+    if is_tensor(value):
         return as_plain(value)
     if type(value) in (list, tuple):
         return type(value)([_numpy(item) for item in value])
@@ -943,7 +958,7 @@ def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
 def _has_tensors(value: Any) -> bool:
     if type(value) in (list, tuple):
         return any(map(_has_tensors, value))
-    return hasattr(type(value), "detach")
+    return is_tensor(value)
 
 
 def _like(value: Any, drawn: Any) -> Any:
@@ -952,7 +967,7 @@ def _like(value: Any, drawn: Any) -> Any:
     """
     if type(drawn) in (list, tuple) and type(value) is type(drawn):
         return type(drawn)([_like(*pair) for pair in zip(value, drawn, strict=True)])
-    if not (isinstance(value, np.ndarray) and hasattr(type(drawn), "detach")):
+    if not (isinstance(value, np.ndarray) and is_tensor(drawn)):
         return value
     import torch
 

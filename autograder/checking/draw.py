@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .shared_with_guest import is_tensor
+
+# No axis can be split evenly, and no two sizes multiply to a third: a wrong `reshape` raises.
 PRIMES = (3, 5, 7, 11, 13)
 
 
@@ -23,6 +26,7 @@ class Draw:
     """
 
     def __init__(self, seed: int, name: str = ""):
+        # Not `hash`, which differs from process to process: a seed repeats the inputs anywhere.
         self.rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
 
     def sizes(self, count: int) -> list[int]:
@@ -69,6 +73,7 @@ class Draw:
         import torch
 
         mask = self.rng.random(shape) < 0.5
+        # In each row, the key with number 0 is allowed, and the one with number 1 is hidden.
         order = self.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
         return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
@@ -77,7 +82,7 @@ def noncontiguous(array: Any) -> Any:
     """Return the same values, laid out in memory with the last two axes exchanged, as a
     transposed array or tensor has them.
     """
-    if hasattr(type(array), "detach"):
+    if is_tensor(array):
         return array.transpose(-1, -2).contiguous().transpose(-1, -2)
     return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
 

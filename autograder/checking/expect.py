@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .draw import read_only
-from .shared_with_guest import unusual_kind
+from .shared_with_guest import is_tensor, unusual_kind
 from .words import Message, counted, joined
 
 # Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in
@@ -108,11 +108,12 @@ def as_plain(value: Any) -> Any:
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
             if unusual_kind(value):
                 return None
+            # `numpy()` refuses tensors on a GPU, with a graph, or whose sign torch only notes.
             value = value.detach().cpu().resolve_neg()
             value = value.float().numpy() if str(value.dtype) in NOT_IN_NUMPY else value.numpy()
         if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
             return None
-        value = np.asarray(value)
+        value = np.asarray(value)  # a subclass, such as a matrix, has operators of its own
     return value if value.dtype.kind in "biuf" else None
 
 
@@ -135,6 +136,7 @@ def as_numbers(value: Any) -> Any:
         return row.astype(float)
     if isinstance(value, (list, tuple)):
         rows = [as_numbers(item) for item in value]
+        # The zeros are no elements: `concatenate` needs an array, even for an empty list.
         return None if any(row is None for row in rows) else np.concatenate([np.zeros(0), *rows])
     array = as_plain(float(value) if isinstance(value, (Fraction, Decimal)) else value)
     return None if array is None else array.astype(float).ravel()
@@ -148,7 +150,11 @@ def has_text(value: Any) -> bool:
 
 
 def lives_elsewhere(value: Any) -> bool:
-    """Tell whether a value is a handle of an object in another process."""
+    """Tell whether a value is a handle of an object in another process.
+
+    Such a handle is a `Remote` of `grading/remote.py`, which checks cannot import: an exercise has
+    no grader. Its methods, from `_backward` to `_several`, are all that the checks rely on.
+    """
     return hasattr(type(value), "_method")
 
 
@@ -164,8 +170,7 @@ def describe(value: Any) -> Message:
     name = type(value).__name__
     kind = _unusual(value)
     # a tensor of another process is known by its class's name alone
-    is_tensor = name in ("Tensor", "Parameter") or hasattr(type(value), "detach")
-    if kind and is_tensor:
+    if kind and (name in ("Tensor", "Parameter") or is_tensor(value)):
         return Message("a {kind} tensor", kind=kind)
     if kind:
         return Message("an array of {kind}", kind=Message(VALUES[kind]) if kind in VALUES else kind)
@@ -234,6 +239,7 @@ def expect_array(
     return it plain.
     """
     array = as_array(got)
+    # A number of Python's own is no array: it has no shape.
     if array is None or not hasattr(got, "shape"):
         message = "Expected {what} to be an array, got {found}."
         if _unusual(got):
@@ -279,10 +285,11 @@ def expect_tensor(
     what: str | Message = THE_RESULT,
 ) -> Any:
     """Do as `expect_array`, for a PyTorch tensor and dtype."""
-    if not hasattr(type(got), "detach"):
+    if not is_tensor(got):
         message = "Expected {what} to be a tensor, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     array = expect_array(got, shape, what=what)
+    # Of the tensor: the array of a bfloat16 one is float32.
     if dtype is not None and got.dtype != dtype:
         message = "Expected {what} to have dtype {expected}, got {got}."
         passed = [_shape_passed(array)] if shape is not None else []
@@ -305,7 +312,7 @@ def expect_close(
     `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where
     small numbers count as much as large ones.
     """
-    expected = as_array(expected) if hasattr(type(expected), "detach") else np.asarray(expected)
+    expected = as_array(expected) if is_tensor(expected) else np.asarray(expected)
     try:
         got = expect_array(got, expected.shape, what=what)
     except Failed as failure:
@@ -314,11 +321,16 @@ def expect_close(
     with np.errstate(all="ignore"):
         if unit is None:
             finite = expected[np.isfinite(expected)]
-            unit = np.abs(finite).max(initial=0.0) or 1.0
+            unit = np.abs(finite).max(initial=0.0) or 1.0  # where all is 0, differences as they are
+        # Two equal infinities have no difference: it is NaN.
         same = (np.abs(got.astype(float) - expected) <= rtol * unit) | (got == expected)
+    if not same.all():
+        raise _wrong_elements(got, expected, same, unit, what)
+
+
+def _wrong_elements(got: Any, expected: Any, same: Any, unit: Any, what: str | Message) -> Failed:
+    """Return the failure of an array with wrong elements: those that are not the `same`."""
     wrong = ~same
-    if not wrong.any():
-        return
     passed = [_shape_passed(got)] if got.ndim else []
     if same.any():
         right = int(same.sum())
@@ -341,7 +353,7 @@ def expect_close(
     if nans:
         of_them = counted("{count} of them is NaN.", "{count} of them are NaN.", nans)
         message = Message("{left} {right}", left=message, right=of_them)
-    raise Failed(message, passed, expected, got, wrong, np.asarray(unit), explained=bool(nans))
+    return Failed(message, passed, expected, got, wrong, np.asarray(unit), explained=bool(nans))
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
@@ -486,6 +498,7 @@ def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -
 
 
 def _converted(argument: Any, dtype: Any) -> Any:
+    # A mask stays boolean, and indices stay integers.
     floating = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
     return argument.astype(dtype) if floating else argument
 

@@ -11,6 +11,8 @@ def replaced(path: Path) -> Iterator[Path]:
     """Yield a new path in the same folder; when the context ends, its file replaces the one at
     `path`. After an error it is deleted.
     """
+    # In the same folder: only within one file system does renaming replace a file at once. The
+    # process number keeps two writers apart.
     building = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield building

@@ -19,6 +19,7 @@ def without_hints(report: Report) -> Report:
     """Return a `Report` that says which checks failed and what they found, and leaves the rest
     to hints.
     """
+    # `where` has the numbers around the first wrong element: they are a part of the hints.
     hints: dict[str, Any] = {
         "cause": "",
         "label": "",
@@ -122,6 +123,7 @@ def show_status(standings: Sequence[Standing], current: str, read: Mapping[str, 
                 _next(standing, read if standing.name == current else {}),
             ]
         )
+    # A course without due dates has no empty column for them.
     if not has_dates:
         rows = [[exercise, points, following] for exercise, points, _due, following in rows]
     score = sum(standing.score for standing in standings)

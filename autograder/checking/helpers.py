@@ -22,6 +22,7 @@ def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
         answer = run_remote(globals_used, function, (dict(helpers),))
     except Exception:  # a student's process may raise anything
         return []
+    # It may also answer anything: only names that were asked for count.
     if type(answer) is not list:
         return []
     names = {name for name in answer if type(name) is str}
@@ -62,6 +63,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield part.name, part
         elif isinstance(part, ast.alias):
+            # `import a.b` binds a
             yield part.asname or part.name.partition(".")[0], part
         elif isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             for target in ast.walk(part):
@@ -90,13 +92,14 @@ def globals_used(target: "Any", helpers: "dict[str, Any]") -> "list[str]":
     """
     import types
 
-    most = 1000
+    most = 1000  # names: a bound on the time, whatever the code is
     seen: set[str] = set()
     used: list[str] = []
     waiting = [target]
     while waiting and len(seen) < most:
         value = waiting.pop()
         if isinstance(value, type):
+            # `__func__` is the function of a static or class method
             parts = [getattr(part, "__func__", part) for part in vars(value).values()]
             waiting += [part for part in parts if isinstance(part, types.FunctionType)]
             waiting += [base for base in value.__bases__ if base.__module__ == value.__module__]
@@ -105,6 +108,7 @@ def globals_used(target: "Any", helpers: "dict[str, Any]") -> "list[str]":
         codes = [value.__code__]
         while codes:
             code = codes.pop()
+            # functions, lambdas and comprehensions inside this code
             codes += [part for part in code.co_consts if isinstance(part, types.CodeType)]
             for name in code.co_names:
                 if name in seen:

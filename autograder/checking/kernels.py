@@ -53,7 +53,7 @@ def load() -> None:
 
     def patch_lang_tensor(tensor: Any, *scope: Any) -> None:
         patch(tensor, *scope)
-        # Triton up to 3.6 calls int() of an array with an axis
+        # Triton up to 3.6 calls int() of an array with an axis.
         tensor.__index__ = lambda size: int(size.handle.data.item())
 
     interpreter._patch_lang_tensor = patch_lang_tensor
@@ -78,14 +78,14 @@ def interpreted() -> Iterator[None]:
     functions: dict[int, Any] = {}
 
     def interpreted_function(kernel: Any) -> Any:
-        # by id: a kernel's hash depends on all that it calls, which is patched here
+        # By id: a kernel's hash depends on all that it calls, which is patched here.
         if id(kernel) not in functions:
             function = _with_separate_names(kernel.fn)
             functions[id(kernel)] = interpreter.InterpretedFunction(function)
         return functions[id(kernel)]
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **named: Any) -> Any:
-        if warmup:
+        if warmup:  # only compiles
             return None
         function = interpreted_function(kernel)
         executor = interpreter.GridExecutor(function.rewrite(), function.arg_names, grid)
@@ -99,7 +99,7 @@ def interpreted() -> Iterator[None]:
         return functools.partial(call, kernel, instance) if is_tensor else kernel
 
     def run_first_config(tuner: Any, *arguments: Any, **named: Any) -> Any:
-        # without a trial of each: times of interpreted kernels mean nothing
+        # Without a trial of each: times of interpreted kernels mean nothing.
         return tuner.fn.run(*arguments, **named, **tuner.configs[0].all_kwargs())
 
     with _restored([*_language(), jit, tuner]):
@@ -113,6 +113,7 @@ def interpreted() -> Iterator[None]:
             yield
         finally:
             knobs.interpret = interprets
+            # Triton keeps rewritten functions for good, in a dict of the class.
             for function in functions.values():
                 function.rewritten_fn.pop(function.fn, None)
 
@@ -170,11 +171,13 @@ def written_in(code: list[Any] | None) -> bool:
 
     if code is None:
         return True
+    # `from triton import jit as compiled`
     imports = [part for part in code if isinstance(part, ast.alias) and part.name == "jit"]
     imported = {part.asname or part.name for part in imports}
     for node in code:
         for part in ast.walk(node):
             is_call = isinstance(part, ast.Call)
+            # A kernel is decorated, or made by a call, as in `jit(function)`.
             used = [part.func] if is_call else getattr(part, "decorator_list", [])  # type: ignore[attr-defined]
             for name in used:
                 if getattr(name, "attr", None) == "jit" or getattr(name, "id", None) in imported:
@@ -198,19 +201,13 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
     arguments : tuple
         What it is called with; it gets copies of tensors.
     """
-    import numpy as np
     import torch
 
     load()
-    extents: list[tuple[int, int]] = []  # the addresses of each tensor: first, and one past last
-    counts = {"reads": 0, "writes": 0}
+    extents: list[tuple[int, int]] = []
     executor, memory = interpreter.GridExecutor, interpreter._interpreter
+    watched = _WatchedMemory(memory, extents)
     to_cpu = executor._init_args_hst
-
-    def extent(tensor: Any) -> tuple[int, int]:
-        steps = zip(tensor.shape, tensor.stride(), strict=True)
-        size = 1 + sum((length - 1) * stride for length, stride in steps)
-        return tensor.data_ptr(), tensor.data_ptr() + size * tensor.element_size()
 
     def to_cpu_with_extents(launch: Any, *inputs: Any) -> Any:
         """Copy tensors to the CPU's memory, where kernels are interpreted; note their addresses
@@ -219,45 +216,68 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
         positional, named = to_cpu(launch, *inputs)
         values = [getattr(value, "base", value) for value in (*positional, *named.values())]
         tensors = [value for value in values if isinstance(value, torch.Tensor) and value.numel()]
-        extents[:] = [extent(tensor) for tensor in tensors]
+        # In place: `watched` has this list, and each launch has other tensors.
+        extents[:] = [_extent(tensor) for tensor in tensors]
         return positional, named
-
-    def inside(pointers: Any, mask: Any, access: str) -> Any:
-        """Return the mask without pointers to no tensor; count those."""
-        known = np.zeros(np.shape(pointers), bool)
-        for begin, end in extents:
-            known |= (pointers >= begin) & (pointers < end)
-        counts[access] += int((mask & ~known).sum())
-        return mask & known
-
-    class Watched:
-        """The interpreter's memory, of which kernels reach no more than their tensors."""
-
-        def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
-            return memory.load(pointers, inside(pointers, mask, "reads"), other, kind)
-
-        def store(self, pointers: Any, value: Any, mask: Any) -> Any:
-            return memory.store(pointers, value, inside(pointers, mask, "writes"))
-
-        def atomic_rmw(self, op: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
-            mask = inside(pointers, mask, "writes")
-            return memory.atomic_rmw(op, pointers, value, mask, order)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(memory, name)
 
     inputs = _copied(arguments, way_back)
     with interpreted():
         try:
             executor._init_args_hst = to_cpu_with_extents
-            interpreter._interpreter = Watched()
+            interpreter._interpreter = watched
             result = function(*inputs)
             if way_back and isinstance(result, torch.Tensor) and result.requires_grad:
                 result.backward(torch.ones_like(result))
         finally:
             executor._init_args_hst = to_cpu
             interpreter._interpreter = memory
-    return None if result is None else (counts["reads"], counts["writes"])
+    return None if result is None else (watched.reads, watched.writes)
+
+
+def _extent(tensor: Any) -> tuple[int, int]:
+    """Return the addresses of a tensor: the first one, and one past the last one."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    size = 1 + sum((length - 1) * stride for length, stride in steps)
+    return tensor.data_ptr(), tensor.data_ptr() + size * tensor.element_size()
+
+
+class _WatchedMemory:
+    """The interpreter's memory, of which kernels reach no more than their tensors.
+
+    `reads` and `writes` count the numbers outside of them. `extents` are the tensors' addresses, as
+    `_extent` returns them.
+    """
+
+    def __init__(self, memory: Any, extents: list[tuple[int, int]]):
+        self.memory, self.extents = memory, extents
+        self.reads = self.writes = 0
+
+    def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
+        inside, outside = self._divided(pointers, mask)
+        self.reads += outside
+        return self.memory.load(pointers, inside, other, kind)
+
+    def store(self, pointers: Any, value: Any, mask: Any) -> Any:
+        inside, outside = self._divided(pointers, mask)
+        self.writes += outside
+        return self.memory.store(pointers, value, inside)
+
+    def atomic_rmw(self, op: Any, pointers: Any, value: Any, mask: Any, order: Any) -> Any:
+        inside, outside = self._divided(pointers, mask)
+        self.writes += outside
+        return self.memory.atomic_rmw(op, pointers, value, inside, order)
+
+    def _divided(self, pointers: Any, mask: Any) -> tuple[Any, int]:
+        """Return the mask without pointers to no tensor, and how many those are."""
+        import numpy as np
+
+        known = np.zeros(np.shape(pointers), bool)
+        for begin, end in self.extents:
+            known |= (pointers >= begin) & (pointers < end)
+        return mask & known, int((mask & ~known).sum())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.memory, name)
 
 
 def _copied(arguments: Any, requires_grad: bool) -> list[Any]:
@@ -358,6 +378,7 @@ def _try_kernels() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for kind in (torch.float32, torch.float16):
         _launch(kind, device)
+    # Fewer rows than a tile of the kernel: without masks, it reads and writes outside.
     x = torch.ones(5, 16, device=device)
     if launches(_products, False, x) != (True, False):
         raise RuntimeError("launches of kernels are not seen")
@@ -380,7 +401,7 @@ def _launch(kind: Any, device: str) -> None:
     """Launch the trial's kernel, and compare."""
     import torch
 
-    # sums are exact in any dtype
+    # 37 rows: the last tile is not full. Numbers from -3 to 3: sums are exact in any dtype.
     x = (torch.arange(37 * 16, device=device).reshape(37, 16) % 7 - 3).to(kind)
     exact = x.double()
     products = exact @ exact.mT
@@ -390,6 +411,7 @@ def _launch(kind: Any, device: str) -> None:
 def _expect(result: Any, expected: Any) -> None:
     """Raise ArithmeticError unless two tensors agree."""
     gap = (result.detach().double().cpu() - expected.detach().double().cpu()).abs().max().item()
+    # `not <=`: a gap of NaN is wrong as well.
     if not gap <= 1e-3 * max(1.0, expected.abs().max().item()):
         raise ArithmeticError(f"a result is wrong by {gap:.3g}")
 

@@ -61,6 +61,7 @@ def fails(on: str) -> Message | str:
     """Do as `lacks`, but try the requirement first, once per process, before any student is
     judged by it.
     """
+    # Without the package, there is nothing to try: `lacks` says that it is not there.
     if on and on not in _tried and has(on):
         if not _installed("gpu"):
             os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton asks for it as it is imported
@@ -91,6 +92,7 @@ def _installed(on: str) -> bool:
         return _is_there("torch")
     if on == "bf16":
         return _installed("triton") and _installed("gpu")
+    # What is left is "gpu".
     if not _is_there("torch"):
         return False
     import torch

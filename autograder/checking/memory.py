@@ -10,6 +10,7 @@ from .peak_memory import peak_memory
 from .subject import Subject
 from .words import Message
 
+# Bounds for what a student's process says of its largest tensor. The last two are characters.
 MOST_AXES = 32
 MOST_DTYPE = 20
 MOST_LINE = 100
@@ -81,5 +82,6 @@ def _checked(answer: Any) -> tuple[Any, Measurement]:
         raise TypeError(NOT_COUNTED)
     if type(dtype) is not str or type(line) is not str:
         raise TypeError(NOT_COUNTED)
+    # A backtick would end the code in the message that quotes the line.
     line = "".join(letter for letter in line if letter.isprintable() and letter != "`")
     return result, Measurement(size, tuple(shape), dtype[:MOST_DTYPE], line[:MOST_LINE])

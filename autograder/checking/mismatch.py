@@ -12,7 +12,7 @@ from .words import Message
 Claims: TypeAlias = Iterable[tuple[Any, Message]]
 """For each finding, a key that another draw must share, and the message."""
 
-MOST = 20_000
+MOST_ELEMENTS = 20_000
 """Larger arrays are not looked at."""
 
 CLOSE = 3e-4
@@ -68,7 +68,9 @@ def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mi
 
     def compared(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
-        if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
+        if e is None or g is None or e.size < 2 or not g.size:
+            return ()
+        if max(e.size, g.size) > MOST_ELEMENTS:
             return ()
         e, g = e.astype(float), g.astype(float)
         if not (np.isfinite(e).all() and np.isfinite(g).all()):
@@ -111,7 +113,7 @@ def arrays_of(result: Any) -> Any:
 def twins_of(arguments: Any) -> Any:
     """Return copies of arguments, by name, with the same layout in memory."""
     twins: dict[int, Any] = {}
-    return {name: twin(argument, twins, alone=True) for name, argument in arguments.items()}
+    return {name: twin(argument, twins, keep_modules=True) for name, argument in arguments.items()}
 
 
 def refilled(array: Any, numbers: Any) -> Any:
@@ -121,4 +123,5 @@ def refilled(array: Any, numbers: Any) -> Any:
     copied = twin(array, {})
     copied.flags.writeable = True
     copied[...] = numbers
+    # Elements that share memory, as after `broadcast_to`, all have the last number written there.
     return copied if np.array_equal(copied, numbers, equal_nan=True) else None

@@ -9,6 +9,7 @@ from .modules import Module
 from .words import Message
 
 MOST_SAID = 40
+"""Characters of a name in a message: names of parts come from a student's process."""
 
 
 def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict[str, Any]":
@@ -23,6 +24,7 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
     if begin:
         for parameter in module.parameters():
             parameter.grad = torch.ones_like(parameter)
+    # Where a module keeps its hooks, and the method that a student has called to add one.
     kinds = {
         "_forward_pre_hooks": "register_forward_pre_hook",
         "_forward_hooks": "register_forward_hook",
@@ -33,6 +35,7 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
         "_load_state_dict_pre_hooks": "register_load_state_dict_pre_hook",
         "_load_state_dict_post_hooks": "register_load_state_dict_post_hook",
     }
+    # Every module has these, such as `_parameters`: what matters of them is described below.
     usual = vars(torch.nn.Module())
     modes: dict[str, bool] = {}
     hooks: dict[str, int] = {}
@@ -44,6 +47,7 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
             if name in kinds:
                 hooks[f"{path} {kinds[name]}"] = len(value)
             elif name not in usual:
+                # Of other values, the text may differ without a change, as with an address in it.
                 plain = value is None or type(value) in (bool, int, float, str, tuple, list, dict)
                 attributes[f"{path}.{name}"] = repr(value)[:200] if plain else type(value).__name__
     parameters = dict(module.named_parameters())
@@ -57,7 +61,7 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
             parts = result if isinstance(result, (tuple, list)) else [result]
             results = [part.detach().clone() for part in parts]
         except Exception as error:
-            results = [type(error).__name__]
+            results = [type(error).__name__]  # before and after the call it is the same error
     # Each gradient was set to 1 at the beginning.
     gradients = {
         path: parameter.grad is not None and bool((parameter.grad == 1).all())
@@ -95,6 +99,7 @@ def left_as_it_was(module: Module, *inputs: Any) -> Iterator[None]:
 
 def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
     """Fail unless two descriptions of a module, which `described` made, are the same."""
+    # First the names: what follows compares parts of the same name.
     if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
         raise _fails(
             "`{name}` has different parameters, buffers or modules after the call than before.",

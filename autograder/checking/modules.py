@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .expect import Failed, describe, is_module
+from .expect import Failed, describe, is_module, lives_elsewhere
 from .shared_with_guest import differentiated
 from .words import Message, joined
 
@@ -35,8 +35,10 @@ class Step(NamedTuple):
 
 
 MOST_NAMES = 4
+"""Parameters that a message names."""
 MOST_NAME = 60
-# what torch says of a result without a way back
+"""Characters of a parameter's name, which comes from a student's process."""
+# What torch says of a result without a way back.
 CUT_OFF = "does not require grad and does not have a grad_fn"
 CUTS = Message("`detach`, `.data`, `torch.no_grad`, `torch.tensor(...)` or NumPy")
 """What cuts gradients off."""
@@ -44,12 +46,12 @@ CUTS = Message("`detach`, `.data`, `torch.no_grad`, `torch.tensor(...)` or NumPy
 
 def copied_to(function: Any, module: Any) -> Any:
     """Return a copy of a torch module of the check's own, as an object where `function` lives."""
-    return function._keep(module) if hasattr(type(function), "_keep") else copy.deepcopy(module)
+    return function._keep(module) if lives_elsewhere(function) else copy.deepcopy(module)
 
 
 def ask(target: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
     """Call a method of an object, in one message if it lives elsewhere."""
-    if hasattr(type(target), "_method"):
+    if lives_elsewhere(target):
         return target._method(method, arguments, keywords)
     return getattr(target, method)(*arguments, **keywords)
 
@@ -61,7 +63,7 @@ def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[An
     in its annotations either, unless they are text themselves. Of a module with `TRAVELS_WHOLE`,
     such as `kernels`, all goes there.
     """
-    if hasattr(type(target), "_run"):
+    if lives_elsewhere(target):
         return target._run(function.__name__, text_of(function), arguments)
     return function(target, *arguments)
 
@@ -84,6 +86,7 @@ def prepare(module: "Any", values: "dict[str, Any]", dtype: "Any", training: "bo
     if training is not None:
         module.train(training)
     if values:
+        # Not strict: a check may load some of the parameters, and compare what depends on them.
         module.load_state_dict(values, strict=False)
 
 
@@ -106,7 +109,7 @@ def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
         The result; a list with a gradient for each floating argument, None for the others; and a
         dict with the gradient of each of a module's parameters, by name.
     """
-    if hasattr(type(function), "_backward"):  # an object that lives elsewhere differentiates there
+    if hasattr(type(function), "_backward"):  # a `Subject`, a `Module`, or a handle
         return function._backward(arguments, upstream)
     return differentiated(function, arguments, upstream)
 
@@ -176,6 +179,7 @@ class Module:
         """
 
         def named() -> dict[str, tuple[tuple[int, ...], str]]:
+            # `keep_vars` has the parameters themselves, which have their type and their identity.
             state = _state(self.module, keep_vars=True)
             parameters = {
                 name: part for name, part in state.items() if type(part).__name__ == "Parameter"
@@ -216,17 +220,25 @@ class Module:
 
     def to(self, dtype: Any) -> "Module":
         """Convert the parameters to a dtype of torch's; return the module itself."""
-        self._request(lambda: ask(self.module, "to", dtype) and None, "to")
+        self._tell("to", dtype)
         return self
 
     def train(self, mode: bool = True) -> "Module":
         """Set the mode: as in training, or as in use; return the module itself."""
-        self._request(lambda: ask(self.module, "train", mode) and None, "train")
+        self._tell("train", mode)
         return self
 
     def read(self, name: str) -> Any:
         """Return an attribute, None where there is no such."""
         return self._request(lambda: getattr(self.module, name, None), "read")
+
+    def _tell(self, method: str, argument: Any) -> None:
+        """Call a method of the module which returns the module, and not anything to remember."""
+
+        def tell() -> None:
+            ask(self.module, method, argument)
+
+        self._request(tell, method)
 
     def _request(self, function: Callable[[], Any], method: str) -> Any:
         call = self.subject.call((), function, method)
@@ -276,19 +288,9 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
     passed = []
     if right:
         passed = [Message("names and shapes are right for {names}", names=_names(right))]
-    values: dict[str, Any] = {"module": module.name}
-    if missing and unexpected:
-        message = "Missing in the `state_dict` of {module}: {lacks}. Unexpected: {more}."
-        values |= {"lacks": _names(missing), "more": _names(unexpected)}
-        raise Failed(Message(message, **values), passed, explained=True)
-    if missing:
-        message = "Missing in the `state_dict` of {module}: {lacks}."
-        values |= {"lacks": _names(missing)}
-        raise Failed(Message(message, **values), passed, explained=True)
-    if unexpected:
-        message = "Unexpected in the `state_dict` of {module}: {more}."
-        values |= {"more": _names(unexpected)}
-        raise Failed(Message(message, **values), passed, explained=True)
+    if missing or unexpected:
+        names_differ = _missing_or_unexpected(module, missing, unexpected)
+        raise Failed(names_differ, passed, explained=True)
     for name, shape in expected.items():
         if shapes[name] == shape:
             continue
@@ -302,6 +304,17 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
         failure = Failed(Message(message, **values), passed, explained=True)
         failure.shapes = shape, shapes[name]
         raise failure
+
+
+def _missing_or_unexpected(module: Module, missing: list[str], unexpected: list[str]) -> Message:
+    if not unexpected:
+        message = "Missing in the `state_dict` of {module}: {lacks}."
+        return Message(message, module=module.name, lacks=_names(missing))
+    if not missing:
+        message = "Unexpected in the `state_dict` of {module}: {more}."
+        return Message(message, module=module.name, more=_names(unexpected))
+    message = "Missing in the `state_dict` of {module}: {lacks}. Unexpected: {more}."
+    return Message(message, module=module.name, lacks=_names(missing), more=_names(unexpected))
 
 
 def _names(names: list[str]) -> str | Message:

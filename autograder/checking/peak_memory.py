@@ -49,6 +49,7 @@ class Ledger:
         if not _is_tensor(part):
             return
         storage = part.untyped_storage()
+        # `_cdata` is the address of the storage itself: all tensors on it give the same one.
         name, size = storage._cdata, storage.nbytes()
         if name in self.inputs:
             return
@@ -60,6 +61,7 @@ class Ledger:
             self.living[name] = reference
         elif reference.size == size:
             return
+        # A new storage, or one that was resized.
         self.now += size - reference.size
         reference.size = size
         if size > self.largest[0]:
@@ -107,10 +109,12 @@ def counting(ledger: Ledger) -> Any:
 
 def traced(target: Callable[..., Any], *arguments: Any) -> int:
     """Call a function; return the bytes of NumPy and Python that it holds at once."""
+    # A student may have started it.
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
     try:
+        # What is held already does not count: the peak begins from here.
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         target(*arguments)
@@ -136,6 +140,7 @@ def peak_memory(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
     # A first call may load or cache something, which is not memory for these inputs: so the
     # function is called with a few rows before.
     small = [part[..., :3, :].clone() if _is_tensor(part) else part for part in arguments]
+    # It may refuse them, which is no fault: the result for its real arguments counts.
     with contextlib.suppress(Exception), counting(ledger):
         target(*small)
     ledger.clear()

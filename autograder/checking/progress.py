@@ -60,7 +60,9 @@ def standings(folder: Path) -> Iterator[Standing]:
     for path in sorted(folder.parent.glob(f"*/{RELEASED}")):
         about = _read(path)
         checked = _read(path.with_name(CHECKED))
+        # Functions without points are optional: they are never what comes next.
         points = {name: float(most) for name, most in about.get("points", {}).items() if most}
+        # The points of a function may have changed in a new release.
         score = {name: min(_number(checked.get(name)), most) for name, most in points.items()}
         unfinished = [name for name in points if score[name] < points[name]]
         yield Standing(
@@ -94,6 +96,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if there is none that can be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    # A student may edit both files, and break them: then nothing is known.
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

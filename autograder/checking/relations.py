@@ -14,7 +14,7 @@ import numpy as np
 from . import responses
 from .mismatch import (
     CLOSE,
-    MOST,
+    MOST_ELEMENTS,
     Claims,
     Mismatch,
     arrays_of,
@@ -60,6 +60,7 @@ def confirmed(
             for other in others:
                 repeated = dict(relation(other))
                 claims = {key: message for key, message in claims.items() if key in repeated}
+        # Without another draw, nothing is confirmed.
         if not claims or not others:
             continue
         if relation is a_number and not _change([first, *others]):
@@ -115,8 +116,8 @@ def _numbers(sizes: dict[str, int]) -> dict[str, float]:
         numbers[f"1 / {name}"] = 1 / size
         numbers[f"sqrt({name})"] = size**0.5
         numbers[f"1 / sqrt({name})"] = size**-0.5
-        numbers[f"sqrt({name}) / 8"] = size**0.5 / 8
-        numbers[f"({name} - 1) / {name}"] = (size - 1) / size
+        numbers[f"sqrt({name}) / 8"] = size**0.5 / 8  # divided by 8, the root of 64, instead
+        numbers[f"({name} - 1) / {name}"] = (size - 1) / size  # a variance over n, or over n - 1
         for other, n in unique.items():
             if other != name:
                 numbers[f"sqrt({name} / {other})"] = (size / n) ** 0.5
@@ -125,6 +126,7 @@ def _numbers(sizes: dict[str, int]) -> dict[str, float]:
 
 def _factor(e: Any, g: Any) -> Any:
     """Return the one number that turns e into g by multiplication, or None."""
+    # The best factor by least squares, which is the exact one if there is one.
     factor = (e * g).sum() / (e * e).sum()
     if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1:
         return float(factor)
@@ -164,8 +166,9 @@ def other_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @comparable
 def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The axes are in another order."""
-    if not 1 < e.ndim < 5:
+    if not 1 < e.ndim < 5:  # four axes already have 24 orders
         return
+    # The first permutation changes nothing.
     for order in list(permutations(range(e.ndim)))[1:]:
         turned = e.transpose(order)
         from_end = tuple(axis - e.ndim for axis in order)
@@ -225,7 +228,7 @@ def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @same_shape
 def misplaced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """All numbers are there, but in other places: in each row or column, or in the whole."""
-    # few numbers, each many times, are in other places by chance
+    # Few numbers, each many times, are in other places by chance.
     if len(np.unique(e)) <= e.size / 2:
         return
     for axis in range(-1, -e.ndim - 1, -1):
@@ -245,12 +248,13 @@ def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Each row (or column) is the expected one times a factor of its own, or plus a constant."""
     for axis in (-1, -2)[: e.ndim]:
         squares = (e * e).sum(axis, keepdims=True)
+        # Of one row, `multiple` says the same in fewer words.
         is_one_row = e.size == e.shape[axis]
         if e.shape[axis] < 3 or is_one_row or squares.min() <= 0:  # a row of zeros has no factor
             continue
         values = {"place": name_of_index(-2 if axis == -1 else -1, e.ndim), "what": mismatch.what}
         factor = (e * g).sum(axis, keepdims=True) / squares
-        # most rows differ from the expected ones, and none is 0
+        # Most rows differ from the expected ones, and none is 0.
         is_scaled = (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE
         if is_scaled and equal(g, factor * e):
             message = "Each {place} of {what} is the expected one times a factor of its own."
@@ -373,7 +377,7 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The result is another part of the expected result, or an unchanged argument."""
     for name, part in mismatch.parts:
         if part is mismatch.expected:
-            continue
+            continue  # it was compared already, and differs
         numbers = part.astype(float)
         if equal(g, numbers) and not equal(numbers, e):
             text = "The values of {what} are those expected for {name}."
@@ -396,6 +400,7 @@ def a_number(mismatch: Mismatch) -> Claims:
         return
     e = float(mismatch.expected.item())
     g = float(mismatch.got.item())
+    # Nothing is a multiple of 0.
     if not np.isfinite([e, g]).all() or abs(e) < 1e-9 or abs(g - e) <= CLOSE * abs(e):
         return
     for text, function in TRANSFORMS.items():
@@ -412,12 +417,13 @@ def not_finite(mismatch: Mismatch) -> Claims:
     e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.shape != g.shape:
         return
-    if not g.ndim or g.size > MOST or g.dtype.kind != "f":
+    if not g.ndim or g.size > MOST_ELEMENTS or g.dtype.kind != "f":
         return
     lost = ~np.isfinite(g) & np.isfinite(e)
     if not lost.any():
         return
     kind = Message("NaN" if np.isnan(g[lost]).all() else "NaN or infinite")
+    # To an absolute tolerance, unless the check has compared elements, with its own.
     right = np.abs(g - e) <= CLOSE
     if mismatch.wrong is not None and mismatch.wrong.shape == e.shape:
         right = ~mismatch.wrong
@@ -453,6 +459,7 @@ def _changed(arguments: Any, sizes: Any) -> Any:
     the arguments.
     """
     names = list(arguments)
+    # Each pair is exchanged once: with the names after this one.
     for number, name in enumerate(names, 1):
         yield from _exchanged(arguments, name, names[number:])
         for key, message, value in _other_values(name, arguments[name], sizes):
@@ -547,12 +554,13 @@ def other_arguments(mismatch: Mismatch) -> Claims:
     if mismatch.answer is None or mismatch.part is None or mismatch.got is None:
         return
     arrays = [value for value in mismatch.arguments.values() if isinstance(value, np.ndarray)]
-    if any(array.size > MOST for array in [mismatch.got, *arrays]):
+    if any(array.size > MOST_ELEMENTS for array in [mismatch.got, *arrays]):
         return
     g = mismatch.got.astype(float)
     if not np.isfinite(g).all() or g.size < 2 or np.ptp(g) <= CLOSE * np.abs(g).max():
         return
     expected = None if mismatch.expected is None else mismatch.expected.astype(float)
+    # If an error was expected, the right answer raises it for these arguments, but not for others.
     variants = _fitted if expected is None else _changed
     seen = []
     for key, message, changed in variants(mismatch.arguments, mismatch.sizes):
@@ -569,6 +577,7 @@ def other_arguments(mismatch: Mismatch) -> Claims:
             fits = equal(g, part) and not equal(part, expected)
         if fits and key not in seen:
             seen.append(key)
+            # Several draws decide between the claims: only one that is in all of them is reported.
             text = "The values of {what} are those expected for {arguments}."
             yield key, Message(text, what=mismatch.what, arguments=message)
 
@@ -576,7 +585,7 @@ def other_arguments(mismatch: Mismatch) -> Claims:
 def each_alone(mismatch: Mismatch) -> Claims:
     """Each sequence alone is right, but the batch is not."""
     e = mismatch.expected
-    if e is None or e.ndim < 3 or e.shape[0] < 2 or mismatch.call is None or e.size > MOST:
+    if e is None or e.ndim < 3 or e.shape[0] < 2 or mismatch.call is None or e.size > MOST_ELEMENTS:
         return
     batched = {
         name: array
@@ -616,9 +625,10 @@ def shape_in_names(mismatch: Mismatch) -> Claims:
     if mismatch.shapes is None:
         return
     expected, got = mismatch.shapes
+    # `sizes` has no 1, and a long shape is no help.
     if all(size <= 1 for size in got) or len(got) > 5:
         return
-    # of two names with one size, the first that was drawn
+    # Of two names with one size, the first that was drawn: the others are replaced.
     names = {size: name for name, size in reversed(mismatch.sizes.items())}
     if any(size in names for size in got):
         expected_text = _shape_in(names, expected)

@@ -15,6 +15,9 @@ from .words import Message
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for the grader."""
 
+WINDOW = 6
+"""Rows and columns of the matrix around a wrong element."""
+
 _ENDS = re.compile(r"\.(?=\s|$)|[。，：]|$")
 """The ends of sentences; in Chinese, where clauses are sentences without a conjunction, those of
 clauses as well.
@@ -169,6 +172,7 @@ def follows(result: Any, results: Iterable[Any]) -> str:
                 "as well."
             )
             return str(Message(text, check=other.name, label=likely(other.label, "")[0]))
+        # Of several with one cause, the first one gives it, and the later ones name that check.
         if other is result and not result.follows:
             return ""
         if result.cause and other.cause == result.cause:
@@ -188,18 +192,20 @@ def _json(value: Any) -> Any:
         return [_json(item) for item in value]
     if isinstance(value, Status):
         return value.value
+    # JSON has no NaN and no infinity.
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _known(kind: type[Report] | type[Result], record: dict[str, Any]) -> dict[str, Any]:
     names = {part.name for part in fields(kind)} & record.keys()
     return {
+        # `where` is plain numbers; a dict in any other field is a message.
         name: record[name] if name == "where" else words.from_dict(record[name])
         for name in names - {"results"}
     }
 
 
-def first_wrong(failure: Failed, most: int = 6) -> dict[str, Any] | None:
+def first_wrong(failure: Failed) -> dict[str, Any] | None:
     """Return the first wrong element and the matrix around it (at most 6 by 6), as plain values."""
     expected, got, wrong = failure.expected, failure.got, failure.wrong
     if wrong is None:
@@ -208,9 +214,10 @@ def first_wrong(failure: Failed, most: int = 6) -> dict[str, Any] | None:
         return {"index": [], "expected": float(expected), "got": float(got)}
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     lead = index[:-2]
-    top = index[-2] // most * most if wrong.ndim > 1 else 0
-    left = index[-1] // most * most
-    window = (slice(top, top + most), slice(left, left + most))
+    # Windows begin at multiples of their size: they are the tiles of the matrix.
+    top = index[-2] // WINDOW * WINDOW if wrong.ndim > 1 else 0
+    left = index[-1] // WINDOW * WINDOW
+    window = (slice(top, top + WINDOW), slice(left, left + WINDOW))
 
     def cut(array: Any) -> list[list[float]]:
         cells: list[list[float]] = np.atleast_2d(array[lead])[window].astype(float).tolist()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, equal, refilled, twins_of
+from .mismatch import CLOSE, MOST_ELEMENTS, Claims, Mismatch, arrays_of, equal, refilled, twins_of
 from .modules import ask, run_remote
 from .subject import Stopwatch, twin
 from .words import Message
@@ -52,14 +52,15 @@ class Responses:
         self.what = mismatch.what
         self.expected = np.asarray(mismatch.expected).astype(float)
         self.got = np.asarray(mismatch.got).astype(float)
+        # As drawn, for the dtypes: of a bfloat16 tensor, NumPy has a float32 array.
         values = (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn)
         self.eps = max(map(_rounding_of, values))
         self.exact = self.eps < UNNOTICED
         self.rounding = self._rounding()
         self.expected = self._without_rounding(self.expected)
         self.got = self._without_rounding(self.got)
-        self.part: Any = mismatch.part
-        self.random = np.random.default_rng(0)
+        self.part: Any = mismatch.part  # the index of the compared array in a result's parts
+        self.random = np.random.default_rng(0)  # feedback is the same each time
 
     def _rounding(self) -> float:
         """Return up to which magnitude a number of the results may be rounding alone.
@@ -80,7 +81,7 @@ class Responses:
         """Return both results, the expected one first, with one argument changed; None if there
         are none.
         """
-        # another layout must make no difference
+        # In the argument's own layout: with a mistake, another one may change the result.
         filled = refilled(self.mismatch.arguments[name], changed)
         return None if filled is None else self.results({**self.mismatch.arguments, name: filled})
 
@@ -137,6 +138,7 @@ class Responses:
     def other(self, argument: Any) -> Any:
         """Return other numbers of the size of an argument's."""
         scale = np.abs(argument).mean() or 1.0
+        # Independent numbers in each place: adding one number to all leaves softmax as it is.
         return (argument + scale * self.random.normal(size=argument.shape)).astype(argument.dtype)
 
 
@@ -166,6 +168,7 @@ def answered(
         responses = Responses(mismatch)
         if responses.eps > COARSE:
             return ()
+        # Once for all relations of a mismatch.
         if mismatch.steady is None:
             _repeat(responses)
         if mismatch.expected_again is not None:
@@ -186,7 +189,7 @@ def _has_numbers(mismatch: Mismatch) -> bool:
     if e is None or g is None or e.shape != g.shape or not e.size:
         return False
     arrays = [value for value in mismatch.arguments.values() if isinstance(value, np.ndarray)]
-    if max(array.size for array in [e, g, *arrays]) > MOST:
+    if max(array.size for array in [e, g, *arrays]) > MOST_ELEMENTS:
         return False
     return bool(np.isfinite(e).all() and np.isfinite(g).all())
 
@@ -263,7 +266,7 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
     import numpy
     import torch
 
-    most = 300
+    most = 300  # calls of parts: a student's module may have any number of them
     seen: list[list[object]] = []
 
     def noting(direction: str, name: str) -> "Any":
@@ -284,7 +287,7 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
 
     hooks = []
     for name, part in module.named_modules():
-        if name:
+        if name:  # the module itself has none
             hooks.append(part.register_forward_pre_hook(noting("into", name), with_kwargs=True))
             hooks.append(part.register_forward_hook(noting("out of", name), with_kwargs=True))
     try:
@@ -314,7 +317,7 @@ def parts_reached(responses: Responses) -> Claims:
     modules = responses.mismatch.modules
     if modules is None or equal(responses.got, responses.expected):
         return
-    arguments = [twin(argument, {}, alone=True) for argument in responses.mismatch.drawn]
+    arguments = [twin(argument, {}, keep_modules=True) for argument in responses.mismatch.drawn]
     try:
         if not _same_parameters(*modules):
             return
@@ -437,11 +440,13 @@ def rows_reached(responses: Responses) -> Claims:
             continue
         by_expected, by_got, rows = reach
         should = by_expected > NOTICED
+        # Between the two limits, a change may be rounding: it counts neither way.
         more = (by_got > NOTICED) & (by_expected <= UNNOTICED)
         fewer = should & (by_got <= UNNOTICED)
         if not (more.any() or fewer.any()):
             continue
         row, column = np.argwhere(more if more.any() else fewer)[0]
+        # (result's rows, argument's rows): True where the argument's row comes after the result's
         later = np.arange(len(should))[:, None] < np.array(rows)
         values = {"name": name, "what": responses.what}
         at = {"i": int(row), "j": int(rows[column])}
@@ -458,7 +463,7 @@ def rows_reached(responses: Responses) -> Claims:
                 "For example, row {i} of {what} should depend on row {j} of `{name}`, but does not."
             )
             examples.append((("fewer", name), Message(message, **values, **at)))
-    yield from examples
+    yield from examples  # after the general finding, which says more
 
 
 @answered

@@ -23,6 +23,7 @@ def same_draws() -> Iterator[None]:
     What depends on chance, such as a new layer's parameters or dropout, can then be compared with a
     listed answer.
     """
+    # Without torch, or before anything has imported it, nothing is drawn from it.
     generator = getattr(sys.modules.get("torch"), "default_generator", None)
     if generator is None:
         yield
@@ -87,10 +88,12 @@ def differentiated(
         for argument in arguments
     ]
     with torch.enable_grad():
+        # An earlier call has left gradients, to which `backward` would add.
         if module is not None:
             module.zero_grad()
         result = function(*leaves, **keywords)
         _send_back(result[0] if isinstance(result, (tuple, list)) else result, upstream)
+    # A shared parameter has its gradient under each of its names: a check may expect the second.
     named = module.named_parameters(remove_duplicate=False) if module is not None else ()
     gradients = [leaf.grad if floating(leaf) else None for leaf in leaves]
     return result, gradients, {name: parameter.grad for name, parameter in named}
@@ -109,6 +112,14 @@ def _send_back(result: Any, upstream: Any) -> None:
         (result * upstream).sum().backward()
     else:
         result.backward(upstream)
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor of torch, which need not be installed.
+
+    The type is asked: a value of a student's may answer to any name.
+    """
+    return hasattr(type(value), "detach")
 
 
 def unusual_kind(value: Any) -> str:
@@ -141,8 +152,8 @@ def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[i
     low = high = 0
     for n, stride in zip(shape, strides, strict=True):
         if not n:
-            return 0, 0
-        if stride < 0:
+            return 0, 0  # no element
+        if stride < 0:  # as of X[::-1]: the elements come before the first one
             low += (n - 1) * stride
         else:
             high += (n - 1) * stride

@@ -21,6 +21,7 @@ STATUS = {
     Status.BLOCKED: "waits",
     Status.UNVERIFIED: "pending",
 }
+# For each matrix, its name in a record, which stays English, and its heading, which is translated.
 SIDES = {"expected": "expected", "got": "got"}
 
 # Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file;
@@ -142,6 +143,7 @@ def display(plain: str, drawn: str, more: dict[str, Any] | None = None) -> None:
         return
     from IPython import display as of_ipython
 
+    # `raw`: the keys are MIME types already.
     of_ipython.display({"text/plain": plain, "text/html": drawn, **(more or {})}, raw=True)
 
 
@@ -184,7 +186,7 @@ def _text_title(result: Result) -> str:
         note = waits(result)
     if note:
         title = str(Message("{title} ({note})", title=title, note=note))
-    return f"{status:7} {title}"
+    return f"{status:7} {title}"  # as long as "pending"; only advice has more letters
 
 
 def _text_details(result: Result, report: Report) -> list[str]:
@@ -299,7 +301,7 @@ def _inline(message: Any) -> str:
 def code(text: str) -> str:
     """Escape text; text between backticks becomes code."""
     pieces = html.escape(text).split("`")
-    if len(pieces) % 2 == 0:
+    if len(pieces) % 2 == 0:  # a backtick without a partner: all of them are shown
         return "`".join(pieces)
     for i in range(1, len(pieces), 2):
         pieces[i] = f"<code>{pieces[i]}</code>"

@@ -30,10 +30,12 @@ def _noting_class(name: str, answer: type, answered: set[str]) -> type:
         answered.add(name)
         answer.__init__(self, *arguments, **keywords)  # type: ignore[misc]
 
+    # `inspect.signature` then shows the parameters of the course's class.
     functools.update_wrapper(make, answer.__init__)  # type: ignore[misc]
     same = {
         "__module__": answer.__module__,
         "__qualname__": answer.__qualname__,
         "__doc__": answer.__doc__,
     }
+    # A subclass, so that the course's own class stays as it is.
     return type(answer)(answer.__name__, (answer,), {**same, "__init__": make})

@@ -102,7 +102,7 @@ class StandardChecks:
 
         def check(function: Subject, draw: Draw, sizes: dict[str, int]) -> None:
             b = sizes["b"]
-            of_one = {name: sizes[name] for name in self.sizes}
+            of_one = {name: sizes[name] for name in self.sizes}  # without b
             leads = [(b,), (2, b), (3, 2, 2)]
             cases = [self.draw_inputs(draw, *lead, **of_one) for lead in leads]
             expect_all_agree(function, self.specification, cases, names=self.parts)
@@ -149,6 +149,7 @@ class StandardChecks:
             refused = []
             for name, sentence in because.items():
                 size, other = sizes[name], sizes["other"]
+                # A size of 1 would be stretched by broadcasting, without an error.
                 for pair in [(size, other), (size, 1), (1, size)]:
                     arguments = self._mismatched(draw, sizes, name, pair)
                     values = dict(zip(names_in(sentence), pair, strict=True))
@@ -204,7 +205,7 @@ class StandardChecks:
             try:
                 check(function, draw, values)
             except Failed as failure:
-                failure.sizes = values
+                failure.sizes = values  # relations name them; those of other checks are variables
                 raise
 
         needed = [f"{self.prefix}_{need}" for need in needs]

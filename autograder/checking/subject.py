@@ -23,7 +23,7 @@ from .modules import (
     prepare,
     run_remote,
 )
-from .shared_with_guest import quiet, span
+from .shared_with_guest import is_tensor, quiet, span
 from .words import Message
 
 MOST_PARTS = 100
@@ -132,8 +132,9 @@ class Subject:
             return
         calls, parts = [], []
         for step in steps:
+            # Copies, as in `called`: what a guest changes in place is changed in them as well.
             twins: dict[int, Any] = {}
-            inputs = tuple(twin(value, twins, alone=True) for value in step.inputs)
+            inputs = tuple(twin(value, twins, keep_modules=True) for value in step.inputs)
             parts.append(step._replace(inputs=inputs))
             # a call of `load` remembers no arguments, whether it is foreseen or not
             calls.append(Call(inputs if step.arguments else ()))
@@ -203,6 +204,7 @@ class Subject:
         """Return the result of a `Call`; raise `Failed`, with the shapes, if it is an error."""
         if call.error is None:
             return call.result
+        # The guest was ended, by a limit or by the student's code: its error says why.
         if getattr(call.error, "ended", False):
             message = Message(
                 "{function} did not finish: {error}", function=name, error=str(call.error)
@@ -254,10 +256,10 @@ def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) ->
     # The function gets twins: what it does to them in place must not change what a check compares
     # with.
     twins: dict[int, Any] = {}
-    alone = lives_elsewhere(function)
-    copies = tuple([twin(argument, twins, alone) for argument in arguments])
+    elsewhere = lives_elsewhere(function)
+    copies = tuple([twin(argument, twins, keep_modules=elsewhere) for argument in arguments])
     call = Call(copies, must_raise=must_raise, function=function)
-    with contextlib.nullcontext() if alone else quiet():  # where it lives, it is called so
+    with contextlib.nullcontext() if elsewhere else quiet():  # a guest calls it within `quiet`
         return _answered(call, lambda: function(*copies))
 
 
@@ -269,7 +271,7 @@ def _answered(call: Call, answer: Callable[[], Any]) -> Call:
     """Return a `Call` with the outcome of an answer: a result or an error."""
     try:
         call.result = answer()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # the student has stopped the check
         raise
     except BaseException as error:  # a SystemExit in a submission is a wrong answer too
         call.error = error
@@ -285,7 +287,7 @@ def _remembered(value: Any) -> Any:
     """Return a copy of a result: of a tensor without its graph, which cannot be copied; of a
     module itself.
     """
-    if hasattr(type(value), "detach"):
+    if is_tensor(value):
         copied = value.detach().clone()
         return copied.requires_grad_() if value.requires_grad else copied
     if type(value) in (list, tuple) and len(value) <= MOST_PARTS:
@@ -298,12 +300,12 @@ def _remembered(value: Any) -> Any:
         return value
 
 
-def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
+def twin(value: Any, twins: dict[int, Any], keep_modules: bool = False) -> Any:
     """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
 
     `twins` remembers what was copied, so that one array given twice is one array still. With
-    `alone`, the argument goes to another process, which cannot change a module here: so modules are
-    not copied.
+    `keep_modules`, modules are not copied: of an argument that goes to another process, which
+    cannot change a module here.
     """
     if id(value) in twins:
         return twins[id(value)]
@@ -314,17 +316,17 @@ def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
             copied = _strided_copy(value)
         copied.flags.writeable = value.flags.writeable
     elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        copied = type(value)([twin(item, twins, alone) for item in value])
+        copied = type(value)([twin(item, twins, keep_modules) for item in value])
     elif type(value) is dict:
-        copied = {key: twin(item, twins, alone) for key, item in value.items()}
+        copied = {key: twin(item, twins, keep_modules) for key, item in value.items()}
     elif type(value) is np.random.Generator:
         copied = _generator(value)
     elif type(value) is Module:
         copied = value.module
-    elif hasattr(type(value), "detach"):
+    elif is_tensor(value):
         copied = _tensor(value)
     elif hasattr(type(value), "state_dict"):
-        copied = value if alone else copy.deepcopy(value)
+        copied = value if keep_modules else copy.deepcopy(value)
     else:
         copied = value
     twins[id(value)] = copied
@@ -337,7 +339,7 @@ def _tensor(value: Any) -> Any:
     """
     if not value.requires_grad:
         copied = value.clone()
-        # no view with gaps or repeats
+        # Of a view with gaps or repeats, `clone` has other strides.
         if type(copied) is type(value) and copied.stride() == value.stride():
             return copied
     return copy.deepcopy(value)
@@ -349,7 +351,7 @@ def _generator(rng: np.random.Generator) -> np.random.Generator:
     """
     bits = rng.bit_generator
     seeds = bits.seed_seq
-    if type(seeds) is not np.random.SeedSequence:
+    if type(seeds) is not np.random.SeedSequence:  # `state` below is of this class
         return copy.deepcopy(rng)
     copied: Any = type(bits)(np.random.SeedSequence(**seeds.state))
     copied.state = bits.state
@@ -359,6 +361,7 @@ def _generator(rng: np.random.Generator) -> np.random.Generator:
 def _strided_copy(array: Any) -> Any:
     low, high = span(array.shape, array.strides, array.itemsize)
     memory = bytearray(max(high - low, array.itemsize))
+    # `low` is not positive: with negative strides, the first element is not at the beginning.
     copied: Any = np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
     copied[...] = array
     return copied
@@ -446,7 +449,7 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
     except Failed as error:
         failure = error
     except Exception as error:  # the check itself failed on an odd result
-        if not under_test.calls:
+        if not under_test.calls:  # then it is a fault of the check
             raise
         message = Message(
             "{function} returned {found}, which this check cannot use: {error}",

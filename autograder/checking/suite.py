@@ -64,6 +64,7 @@ class RunningNotebook:
     @property
     def seed(self) -> int:
         """The seed of the draws: a new one each time."""
+        # The variable makes the run of a whole notebook repeatable, as in a test.
         return int(os.environ.get("CHECKING_SEED") or secrets.randbits(48))
 
     def lookup(self, name: str) -> Any:
@@ -90,7 +91,7 @@ class RunningNotebook:
             yield called
         finally:
             for name in answers:
-                names.pop(name, None)
+                names.pop(name, None)  # a name that was not there before is gone again
             names.update(before)
 
     def code_of(self, name: str) -> None:
@@ -101,7 +102,7 @@ class RunningNotebook:
         keep its points.
         """
         folder = _exercise_folder()
-        if folder and _shell():
+        if folder and _shell():  # a script, such as a test, is no student at work
             progress.note(folder, report)
         with words.use(_notebook_language()):
             staged = _are_hints_staged()
@@ -139,6 +140,7 @@ def _cells_run() -> list[Ran]:
             cells.append(Ran(f"[{number}]", source))
         last = shell.last_execution_result
         error = last.error_before_exec or last.error_in_exec
+        # The last cell is the one with this check: it has not ended.
         if error is not None and cells[-2].source == last.info.raw_cell:
             cells[-2] = replace(cells[-2], kind=type(error).__name__, error=str(error)[:MOST_ERROR])
     return cells
@@ -253,47 +255,48 @@ class Suite:
         """
 
         def declare(function: Any) -> Any:
-            name = function.__name__
-            title = " ".join((function.__doc__ or "").split())
-            subject = next(iter(inspect.signature(function).parameters))
-            if not title:
-                raise ValueError(
-                    f"the check {name} has no docstring: write the sentence that "
-                    "students read there"
-                )
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(
-                    f"the check {name} has weight {weight}: give a positive number, or 0 for advice"
-                )
-            weights = {check.__name__: check.weight for check in self.checks_of(subject)}
-            if name in weights:
-                raise ValueError(
-                    f"{subject} has two checks called {name}: give the second another name"
-                )
             need_list = [needs] if isinstance(needs, str) or callable(needs) else needs
-            needed = tuple(getattr(need, "__name__", need) for need in need_list)
-            for need in needed:
-                if need not in weights:
-                    known = ", ".join(weights) or "none"
-                    raise ValueError(
-                        f"the check {name} needs {need!r}, but no check of {subject} declared "
-                        f"before it has that name; those are: {known}"
-                    )
-                if not weights[need]:
-                    raise ValueError(
-                        f"the check {name} needs {need!r}, which is advice: points must not "
-                        "depend on it"
-                    )
             function.weight = weight
-            function.needs = needed
-            function.subject = subject
-            function.title = title
-            function.on = machine.known(on, f"the check {name}")
+            function.needs = tuple(getattr(need, "__name__", need) for need in need_list)
+            function.subject = next(iter(inspect.signature(function).parameters))
+            function.title = " ".join((function.__doc__ or "").split())
             function.measured = measured
+            self._check_declaration(function)
+            function.on = machine.known(on, f"the check {function.__name__}")
             self.checks.append(function)
             return function
 
         return declare
+
+    def _check_declaration(self, check: Check) -> None:
+        """Raise `ValueError` if a new check cannot be one; see `check`."""
+        name, subject = check.__name__, check.subject
+        if not check.title:
+            raise ValueError(
+                f"the check {name} has no docstring: write the sentence that students read there"
+            )
+        if not (math.isfinite(check.weight) and check.weight >= 0):
+            raise ValueError(
+                f"the check {name} has weight {check.weight}: give a positive number, or 0 for "
+                "advice"
+            )
+        weights = {other.__name__: other.weight for other in self.checks_of(subject)}
+        if name in weights:
+            raise ValueError(
+                f"{subject} has two checks called {name}: give the second another name"
+            )
+        for need in check.needs:
+            if need not in weights:
+                known = ", ".join(weights) or "none"
+                raise ValueError(
+                    f"the check {name} needs {need!r}, but no check of {subject} declared "
+                    f"before it has that name; those are: {known}"
+                )
+            if not weights[need]:
+                raise ValueError(
+                    f"the check {name} needs {need!r}, which is advice: points must not "
+                    "depend on it"
+                )
 
     def check_each(
         self,
@@ -531,7 +534,7 @@ class Suite:
         """Return the course's answer for a function; None where it has none at hand."""
         return self.replacements.get(name) or reference_answer(self.listed("right_for", name))
 
-    # numbers that memory happened to hold are compared, converted and shown like others
+    # Numbers that memory happened to hold are compared, converted and shown like others.
     @np.errstate(all="ignore")
     def examine(
         self,
@@ -569,34 +572,40 @@ class Suite:
             self._run(check, function, seed, run_attempt, examination)
         if diagnosis and any(observed.failure for observed in examination.attempts.values()):
             finder = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis()
-            # A fault in our list of wrong answers must not cost a student points.
-            with contextlib.suppress(Exception):
-                findings = finder.findings(
-                    checks,
-                    function,
-                    examination.attempts,
-                    self.listed("wrong_for", subject),
-                    self.listed("right_for", subject),
-                    seed,
-                    self.plain.get(subject),
-                )
-                for name, finding in findings:
-                    examination.results[name].enter(finding)
-        results = list(examination.results.values())
-        total = sum(check.weight for check in checks) or 1
-        earned = sum(result.weight for result in results if result.status == Status.PASSED)
-        unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
-        score = round(float(points) * earned / total, 2)
-        attainable = round(float(points) * (earned + unverified) / total, 2)
+            self._enter_findings(finder, examination, subject, function, seed)
+        score, pending = examination.score_and_pending(float(points))
         return Report(
             subject,
             float(points),
             score,
             seed,
             read=self.read.get(subject, ""),
-            results=results,
-            pending=round(attainable - score, 2),
+            results=list(examination.results.values()),
+            pending=pending,
         )
+
+    def _enter_findings(
+        self,
+        finder: Diagnosis,
+        examination: "_Examination",
+        subject: str,
+        function: Any,
+        seed: int,
+    ) -> None:
+        """Enter in the results of failed checks why they failed, as far as that is known."""
+        # A fault in our list of wrong answers must not cost a student points.
+        with contextlib.suppress(Exception):
+            findings = finder.findings(
+                self.checks_of(subject),
+                function,
+                examination.attempts,
+                self.listed("wrong_for", subject),
+                self.listed("right_for", subject),
+                seed,
+                self.plain.get(subject),
+            )
+            for name, finding in findings:
+                examination.results[name].enter(finding)
 
     def _run(
         self,
@@ -615,6 +624,7 @@ class Suite:
         lacks = examination.lacks(check)
         if lacks is None:
             observed = run_attempt(check, function, seed)
+            # `blocks` holds back all later checks: no one reads the same in each.
             if observed.failure is not None and _is_unwritten(observed.calls):
                 message = (
                     "{function}, or a function that it calls, is not written yet: it raises "
@@ -680,6 +690,17 @@ class _Examination:
     failed: dict[str, list[str]] = field(default_factory=dict)
     unverified: dict[str, tuple[str, str | Message]] = field(default_factory=dict)
 
+    def score_and_pending(self, points: float) -> tuple[float, float]:
+        """Return how many of these points are earned, and how many more may be, elsewhere."""
+        results = self.results.values()
+        total = sum(result.weight for result in results) or 1  # all checks may be advice
+        earned = sum(result.weight for result in results if result.status == Status.PASSED)
+        unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
+        score = round(points * earned / total, 2)
+        # Rounded in sum, so that score and pending points are what will be earned if all pass.
+        attainable = round(points * (earned + unverified) / total, 2)
+        return score, round(attainable - score, 2)
+
     def blocks(self, check: Check, result: Result) -> bool:
         """Tell whether a check must wait, and enter the reason: the checks that failed, without
         those that wait themselves.
@@ -688,6 +709,7 @@ class _Examination:
         waits_for = list(dict.fromkeys(failed))
         if not (self.unwritten or waits_for):
             return False
+        # A check that waits for this one names the failed checks, and not this one.
         self.failed[check.__name__] = waits_for
         names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
         result.status = Status.BLOCKED
@@ -703,6 +725,7 @@ class _Examination:
         for need in check.needs:
             if need in self.unverified:
                 return self.unverified[need]
+        # Last, because it tries what the machine has, which takes seconds once.
         reason = machine.fails(check.on)
         return (check.on, reason) if reason else None
 
@@ -719,6 +742,7 @@ def check_of(subject: str, name: str, title: str | None, body: Callable[[Any, An
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in (subject, "draw")]
     check.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    # `inspect.unwrap` finds the file of the body: sizes are looked for in its frames.
     check.__wrapped__ = body  # type: ignore[attr-defined]
     return check
 

@@ -25,6 +25,7 @@ def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[
     matrix = np.stack([column.ravel() for column in columns], axis=1)
     counts, _, rank, _ = np.linalg.lstsq(matrix, numbers.ravel(), rcond=None)
     counts = np.where(np.abs(counts) < COUNTS, 0.0, counts)
+    # Without full rank, other counts would fit as well.
     rest = np.abs(matrix @ counts - numbers.ravel()).max(initial=0.0)
     if rank < len(terms) or rest > rtol * np.abs(numbers).max(initial=0.0):
         return None

@@ -40,7 +40,7 @@ def why_undefined(function: str, cells: Sequence[Ran]) -> Message | str:
     """
     name = re.escape(function)
     definition = re.compile(
-        rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ " r"\t]*=[^=]", re.M
+        rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ \t]*=[^=]", re.M
     )
     # The quick conditions come first: a student's cell may be long.
     defining = (
@@ -53,6 +53,7 @@ def why_undefined(function: str, cells: Sequence[Ran]) -> Message | str:
     cell = next(defining, None)
     if cell is None:
         return ""
+    # The magic first: such a cell may have run without an error.
     magic = MAGIC.match(cell.source)
     if magic and magic[1] not in DEFINES:
         return Message(IN_MAGIC, function=function, cell=cell.name, magic=magic[1])

@@ -81,6 +81,7 @@ def environment_language(languages: list[str]) -> str:
 
 @functools.lru_cache(100)
 def _translations(language: str, environment: str, locales: Any) -> gettext.NullTranslations:
+    # Catalogs may be in a zip file, where gettext itself does not look.
     languages = sorted(folder.name for folder in locales.iterdir()) if locales.is_dir() else []
     match = _match(language, languages) or _first_match(environment.split(":"), languages)
     if not match:
@@ -159,6 +160,7 @@ class Message:
     """
 
     def __init__(self, text: str, plural: str = "", /, **values: Any):
+        # At once, where the mistake is, and not when a student is shown the message.
         for name in (*names_in(text), *names_in(plural)) if values else ():
             if name not in values:
                 raise ValueError(f"the message {text!r} has no value for {{{name}}}")
@@ -193,7 +195,7 @@ class Message:
             return NotImplemented
         return (self.text, self.plural, self.values) == (other.text, other.plural, other.values)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # its values may be lists
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON has it; `from_dict` makes it a message again."""

@@ -1,3 +1,3 @@
 """The commands, by who runs them. They read arguments and print messages; other modules do the
-work.
+work, and are imported when a command runs: `--help` and completion do not wait for NumPy.
 """

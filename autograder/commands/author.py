@@ -1,6 +1,6 @@
 """The commands for authors of exercises: make one, try it, release it, and test its tests."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -22,10 +22,13 @@ from autograder.commands.console import (
 from autograder.course import locks
 from autograder.course.config import ROOT, Course, Exercise, UserError
 
+if TYPE_CHECKING:
+    from autograder.authoring.mutants import Findings
+
 
 def release(
     exercises: Names = None,
-    anew: Annotated[
+    verify_all: Annotated[
         bool,
         typer.Option(
             "--verify", help="Also verify exercises that verified.json records as verified."
@@ -45,17 +48,19 @@ def release(
         course.root / "_build" / "release.lock",
         lambda who: warn(f"Waiting for another release to finish: {who}."),
     ):
-        _release(course, chosen, anew)
+        _release(course, chosen, verify_all)
     warn_of_gpus(chosen)
 
 
-def _release(course: Course, chosen: list[Exercise], anew: bool) -> None:
+def _release(course: Course, chosen: list[Exercise], verify_all: bool) -> None:
     """Verify and build the exercises that need it, and print what was done."""
     from autograder.authoring import verified
 
-    doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
-    if doubtful:
-        _verify(doubtful)
+    to_verify = [
+        exercise for exercise in chosen if verify_all or not verified.holds(exercise.solution)
+    ]
+    if to_verify:
+        _verify(to_verify)
     changed = [exercise for exercise in chosen if not verified.is_released(course, exercise)]
     if changed:
         _build(course, changed)
@@ -63,13 +68,14 @@ def _release(course: Course, chosen: list[Exercise], anew: bool) -> None:
         word = "Unchanged:"
         if exercise in changed:
             word = "Released"
-        elif exercise in doubtful:
+        elif exercise in to_verify:
             word = "Verified"
         say(f"{word} {short(exercise.released, course)}")
-    if relied := [exercise for exercise in changed if exercise not in doubtful]:
-        verb = "was" if len(relied) == 1 else "were"
+    verified_earlier = sum(exercise not in to_verify for exercise in changed)
+    if verified_earlier:
+        verb = "was" if verified_earlier == 1 else "were"
         say(
-            f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify "
+            f"{verified_earlier} of them {verb} verified earlier (see verified.json); use --verify "
             "to verify all again"
         )
 
@@ -84,6 +90,7 @@ def _verify(exercises: list[Exercise]) -> None:
         for exercise, fault in verify.faults(exercises):
             progress.update(task, advance=1, description=exercise.name)
             faults += [fault] if fault else []
+    # `main` prints the error that is raised here: the first one, below the others.
     for fault in faults[1:]:
         say_error(fault)
     if faults:
@@ -191,38 +198,29 @@ def mutants(
     passed = True
     for exercise in course_at(root).sources(exercises or ()):
         findings = look_at(exercise, function, jobs or None, accept)
-        table = Table(title=exercise.name, title_justify="left")
-        for head in (
-            "function",
-            "mutants",
-            "examined",
-            "killed",
-            "explained",
-            "by advice",
-            "equal",
-            "survived",
-        ):
-            table.add_column(head, justify="left" if head == "function" else "right")
         for subject, row in findings.rows.items():
-            survived = findings.survived(subject)
-            counts = (
-                row.made,
-                row.examined,
-                row.killed,
-                row.told,
-                row.advice,
-                row.equal - survived,
-                survived,
-            )
-            table.add_row(subject, *map(str, counts))
-            passed = passed and not survived and not row.without_result
+            passed = passed and not findings.survived(subject) and not row.without_result
             for mutant in row.passed if survivors else ():
                 say(f"{subject}: {mutant}")
             for mutant in row.without_result:
                 say(f"{subject}: no result, because the course's own answer also failed: {mutant}")
-        out.print(table)
+        out.print(_table_of_mutants(exercise, findings))
     if not passed:
         raise typer.Exit(Status.FAILED)
+
+
+def _table_of_mutants(exercise: Exercise, findings: "Findings") -> Table:
+    table = Table(title=exercise.name, title_justify="left")
+    table.add_column("function")
+    for head in ("mutants", "examined", "killed", "explained", "by advice", "equal", "survived"):
+        table.add_column(head, justify="right")
+    for subject, row in findings.rows.items():
+        survived = findings.survived(subject)
+        # `row.equal` counts all mutants that passed: those recorded as equal, and the survivors.
+        equal = row.equal - survived
+        counts = (row.made, row.examined, row.killed, row.told, row.advice, equal, survived)
+        table.add_row(subject, *map(str, counts))
+    return table
 
 
 def hint_coverage(exercises: Names = None, root: Root = ROOT) -> None:

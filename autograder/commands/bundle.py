@@ -17,12 +17,12 @@ import typer
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from autograder.commands.console import Root, course_at, progress_of, say
-from autograder.commands.doctor import needs
-from autograder.course import archive
-from autograder.course.config import ROOT, Exercise, UserError
+from autograder.course.config import ROOT, Course, Exercise, UserError
 
 PINS = ROOT / "requirements.txt"
-WORTH_SAYING = re.compile(r"\s*(Collecting|Downloading|Building|Saved|Processing)\b\s*(\S+)")
+# The lines of pip that name a package or a file: the progress bar shows these.
+SHOWN_LINE = re.compile(r"\s*(Collecting|Downloading|Building|Saved|Processing)\b\s*(\S+)")
+# A teacher may have opened an exercise here, and run its checks.
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc")
 README = """\
 # {title}: an offline classroom
@@ -58,6 +58,23 @@ def bundle(
     course = course_at(root)
     exercises = course.exercises()
     book = course.root / "_build" / "html"
+    _check_built(course, book, exercises)
+    with _complete_folder(folder.absolute()) as building:
+        _add_packages(building)
+        _add_book_and_exercises(building, book, exercises)
+        (building / "README.md").write_text(_readme(exercises), encoding="utf-8")
+        size = sum(path.stat().st_size for path in building.rglob("*") if path.is_file()) / 1e6
+        count = len(_wheels(building / "wheelhouse"))
+    say(
+        f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
+        f"Instructions are in {folder / 'README.md'}."
+    )
+
+
+def _check_built(course: Course, book: Path, exercises: Sequence[Exercise]) -> None:
+    """Raise `UserError` unless the book and the exercises are there, and up to date."""
+    from autograder.course import archive
+
     if not (book / "index.html").exists():
         raise UserError(
             f"The book is not built: {book / 'index.html'} does not exist. Run: make book"
@@ -67,38 +84,39 @@ def bundle(
             f"There are no exercises in {course.root / 'exercises'}. Run: python -m "
             "autograder release"
         )
-    stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]
-    if fault := next(filter(None, stale), ""):
-        raise UserError(fault)
-    with _complete_folder(folder.absolute()) as building:
-        with progress_of("Packages") as progress:
-            task = progress.add_task("", total=None)
-            wheels = collect_wheels(
-                [*needs(""), *needs("triton")],
-                building / "wheelhouse",
-                lambda line: progress.update(
-                    task, description=line, completed=_count(building / "wheelhouse")
-                ),
-            )
-        (building / "requirements.txt").write_text(
-            "".join(f"{wheel}\n" for wheel in wheels), encoding="utf-8"
-        )
-        with progress_of("Book and exercises") as progress:
-            task = progress.add_task("book", total=1 + len(exercises))
-            shutil.copytree(book, building / "book")
-            for exercise in exercises:
-                progress.update(task, advance=1, description=exercise.name)
-                shutil.copytree(
-                    exercise.released, building / "exercises" / exercise.name, ignore=LEFT_OUT
-                )
-            progress.advance(task)
-        (building / "README.md").write_text(_readme(exercises), encoding="utf-8")
-        size = sum(path.stat().st_size for path in building.rglob("*") if path.is_file()) / 1e6
-        count = _count(building / "wheelhouse")
-    say(
-        f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
-        f"Instructions are in {folder / 'README.md'}."
+    for exercise in exercises:
+        # An exercise without its source cannot be released again: it is taken as it is.
+        if exercise.solution.exists() and (fault := archive.fault(exercise)):
+            raise UserError(fault)
+
+
+def _add_packages(building: Path) -> None:
+    """Add the folder `wheelhouse` and the list of its packages."""
+    from autograder.commands.doctor import needs
+
+    wheelhouse = building / "wheelhouse"
+    with progress_of("Packages") as progress:
+        task = progress.add_task("", total=None)
+
+        def show(line: str) -> None:
+            progress.update(task, description=line, completed=len(_wheels(wheelhouse)))
+
+        packages = collect_wheels([*needs(""), *needs("triton")], wheelhouse, show)
+    (building / "requirements.txt").write_text(
+        "".join(f"{package}\n" for package in packages), encoding="utf-8"
     )
+
+
+def _add_book_and_exercises(building: Path, book: Path, exercises: Sequence[Exercise]) -> None:
+    with progress_of("Book and exercises") as progress:
+        task = progress.add_task("book", total=1 + len(exercises))
+        shutil.copytree(book, building / "book")
+        for exercise in exercises:
+            progress.update(task, advance=1, description=exercise.name)
+            shutil.copytree(
+                exercise.released, building / "exercises" / exercise.name, ignore=LEFT_OUT
+            )
+        progress.advance(task)
 
 
 @contextmanager
@@ -129,46 +147,36 @@ def collect_wheels(
     UserError
         If pip does not find a package.
     """
+    # Without a checkout, as after `pip install`, there are no tested versions.
     pins = ["--constraint", str(PINS)] if PINS.exists() else []
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--wheel-dir",
-        str(wheelhouse),
-        "--prefer-binary",
-        *pins,
-        *names,
-    ]
-    last = ""
+    # A wheel of an older version is better than a newer one that has to be built here.
+    options = ["--wheel-dir", str(wheelhouse), "--prefer-binary", *pins]
+    command = [sys.executable, "-m", "pip", "wheel", *options, *names]
+    reason = ""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             if line.startswith("ERROR:"):
-                last = last or line.removeprefix("ERROR:").strip()
-            match = WORTH_SAYING.match(line)
+                # pip's first error names the versions that there are; the next one repeats it.
+                reason = reason or line.removeprefix("ERROR:").strip()
+            match = SHOWN_LINE.match(line)
             if match:
                 progress(f"{match[1]} {match[2].rpartition('/')[2]}")
     if pip.returncode:
-        reason = last or f"status {pip.returncode}"
         raise UserError(
-            f"pip could not collect the packages: {reason}. "
+            f"pip could not collect the packages: {reason or f'status {pip.returncode}'}. "
             "Check this machine's network connection, and run the same command again."
         )
     parsed = [parse_wheel_filename(wheel.name) for wheel in _wheels(wheelhouse)]
+    # The list for students names what they need; pip finds the dependencies next to it.
     versions = {name: version for name, version, *_ in parsed}
     return [f"{name}=={versions[canonicalize_name(name)]}" for name in names]
 
 
 def _wheels(wheelhouse: Path) -> list[Path]:
     return sorted(wheelhouse.glob("*.whl"))
-
-
-def _count(wheelhouse: Path) -> int:
-    return len(_wheels(wheelhouse))
 
 
 def _readme(exercises: Sequence[Exercise]) -> str:

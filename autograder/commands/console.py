@@ -34,6 +34,8 @@ TIMINGS = "AUTOGRADER_TIMINGS"
 VERSION = 1
 """Of the documents that `--json` prints."""
 
+# Lines are printed with `soft_wrap`: rich would break them, and the paths in them, at the width of
+# the terminal.
 out = Console()
 err = Console(stderr=True)
 
@@ -43,9 +45,9 @@ class Status(IntEnum):
 
     FINE = 0
     FAILED = 1
-    USAGE = 2
+    USAGE = 2  # click's own
     FAULT = 3
-    STOPPED = 130
+    STOPPED = 130  # as in shells: 128 + SIGINT
 
 
 MEANINGS = {
@@ -73,6 +75,7 @@ def _exercises(context: typer.Context, incomplete: str) -> list[str]:
     """Return the names of exercises that begin like this, for the shell; none if the folder is
     not a course.
     """
+    # `root` is the parameter of --course, if that is already on the line.
     course = course_at(context.params.get("root") or ROOT)
     try:
         exercises = [*course.exercises(), *course.sources()]
@@ -128,12 +131,28 @@ Database = Annotated[
         show_default="the one in nbgrader_config.py, or gradebook.db in --into",
     ),
 ]
+Submitted = Annotated[
+    Path | None,
+    typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/"),
+]
+CollectedInto = Annotated[
+    Path | None,
+    typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/"),
+]
+Jobs = Annotated[
+    int, typer.Option(help="How many to grade at a time.", show_default="one per core")
+]
+NoSandbox = Annotated[
+    bool,
+    typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions."),
+]
 
 
 def say_error(reason: str) -> None:
     """Print what went wrong, in one line."""
     from autograder.sanitize import text
 
+    # The reason may quote a student's file: `line` removes line ends and control characters.
     err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
 
 
@@ -152,7 +171,7 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
     """
     result: dict[str, Any] = {}
 
-    def say(status: int, error: str = "") -> None:
+    def print_document(status: int, error: str = "") -> None:
         if wanted:
             whole = {
                 "version": VERSION,
@@ -161,17 +180,18 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
                 "error": error,
                 **result,
             }
+            # NaN is no JSON, and many programs refuse the whole document.
             sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
     try:
         yield result
     except typer.Exit as ended:
-        say(ended.exit_code)
+        print_document(ended.exit_code)
         raise
     except (UserError, OSError) as error:
-        say(status_of(error), line_of(error))
+        print_document(status_of(error), line_of(error))
         raise
-    say(Status.FINE)
+    print_document(Status.FINE)
 
 
 def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
@@ -186,6 +206,7 @@ def keep_private(course: Course) -> None:
     """Let all that this process writes be readable for its user alone, if students are users of
     this machine.
     """
+    # All users of a machine share its exchange. Without one, the system's own rule counts.
     if course.exchange:
         os.umask(0o077)
 
@@ -193,9 +214,9 @@ def keep_private(course: Course) -> None:
 def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
     """Warn about exercises that need a GPU, if there is none."""
     if any(exercise.settings.gpu for exercise in exercises):
-        from autograder.commands.doctor import unverified
+        from autograder.commands.doctor import missing_gpu
 
-        for line in unverified(exercises):
+        for line in missing_gpu(exercises):
             warn(line)
 
 
@@ -209,7 +230,7 @@ def warn(line: str) -> None:
     err.print(f"[yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
 
 
-def check_place(path: Path, option: str) -> None:
+def check_writable(path: Path, option: str) -> None:
     """Raise `UserError` unless a file can be written there; `option` names another."""
     if path.is_dir():
         raise UserError(f"{path} is a folder. Name a file with {option}.")
@@ -258,7 +279,7 @@ def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[P
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         *([_Rate(rate)] if rate else []),
-        TextColumn("{task.description}", markup=False),
-        console=err,
+        TextColumn("{task.description}", markup=False),  # a student's id may have brackets
+        console=err,  # stdout has results alone
     ) as progress:
         yield progress

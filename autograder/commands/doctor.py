@@ -46,20 +46,17 @@ class Finding:
 
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed items first; `root` is the course's folder."""
-    course = [
-        _exercises(root),
-        *_configuration(root),
-        *_packages_of_course(root),
-        _writable(root),
-        *_shared(root),
-    ]
     return [
         *_python(),
         *packages(),
         *_torch(root),
         _triton(),
         _compile(),
-        *course,
+        _exercises(root),
+        *_configuration(root),
+        *_packages_of_course(root),
+        _writable(root),
+        *_shared(root),
         *_tools(),
         _isolation(),
     ]
@@ -85,16 +82,18 @@ def packages() -> Iterator[Finding]:
     locks = sorted(ROOT.glob("requirements*.txt"))
     tested = dict(PIN.findall("\n".join(lock.read_text(encoding="utf-8") for lock in locks)))
     for use, group, state in USES:
-        absent, other, wanted = [], [], _wanted(group)
-        for requirement in wanted:
+        absent, other, required = [], [], _requirements(group)
+        for requirement in required:
             name = requirement.name
             try:
+                # Locks have no local part, such as the +cpu of torch.
                 version = importlib.metadata.version(name).partition("+")[0]
             except importlib.metadata.PackageNotFoundError:
                 absent.append(name)
                 continue
+            # A pre-release that someone installed counts as its version.
             if not requirement.specifier.contains(version, prereleases=True):
-                absent.append(f"{requirement.name}{requirement.specifier} (found {version})")
+                absent.append(f"{name}{requirement.specifier} (found {version})")
             elif (pinned := tested.get(canonicalize_name(name), version)) != version:
                 other.append(f"{name} {version} instead of {pinned}")
         if absent:
@@ -107,19 +106,20 @@ def packages() -> Iterator[Finding]:
             yield Finding(
                 use,
                 "ok",
-                f"{len(wanted)} packages; {listed}",
+                f"{len(required)} packages; {listed}",
                 "python course.py install-all installs the tested versions",
             )
         else:
-            yield Finding(use, "ok", f"{len(wanted)} packages", "as tested" if tested else "")
+            yield Finding(use, "ok", f"{len(required)} packages", "as tested" if tested else "")
 
 
 def needs(group: str) -> list[str]:
     """Return the packages that a group adds here; the empty group is what a student needs."""
-    return [requirement.name for requirement in _wanted(group)]
+    return [requirement.name for requirement in _requirements(group)]
 
 
-def _wanted(group: str) -> list[Requirement]:
+def _requirements(group: str) -> list[Requirement]:
+    """Return what a group requires on this system; the empty group is what a student needs."""
     path = ROOT / "pyproject.toml"
     if path.exists():
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
@@ -133,8 +133,10 @@ def _wanted(group: str) -> list[Requirement]:
     requirements = []
     for requirement in map(Requirement, lines):
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": group})
+        # A group may name other groups, as attention-by-hand[grade]: those are not its own.
         if applies and requirement.name != PACKAGE:
             requirements.append(requirement)
+    # Without a checkout, `lines` also has what a student needs.
     if group and not path.exists():
         basis = needs("")
         requirements = [
@@ -156,28 +158,23 @@ def _torch(root: Path = ROOT) -> Iterator[Finding]:
         text = f"{torch.cuda.get_device_name()}, {bf16}"
         yield Finding("GPU", "ok", text, "`grade --pending` settles pending points that need a GPU")
         return
-    exercises = [
-        Exercise(path.name, root)
-        for path in sorted((root / "exercises").glob("*"))
-        if path.is_dir()
-    ]
-    wanting = unverified(exercises)
+    notes = missing_gpu(Course(root).released())
     yield Finding(
         "GPU",
-        "optional" if wanting else "ok",
+        "optional" if notes else "ok",
         "none",
-        " ".join(wanting) or "no exercise here needs a GPU",
+        " ".join(notes) or "no exercise here needs a GPU",
     )
 
 
-def unverified(exercises: Iterable[Exercise]) -> list[str]:
+def missing_gpu(exercises: Iterable[Exercise]) -> list[str]:
     """Return a sentence for each exercise that needs a GPU, if this machine has none that torch
     can use.
     """
-    wanting = [exercise for exercise in exercises if exercise.settings.gpu]
-    if not wanting:
+    needing = [exercise for exercise in exercises if exercise.settings.gpu]
+    if not needing:
         return []
-    import torch
+    import torch  # takes a second: imported only where an exercise needs a GPU
 
     if torch.cuda.is_available():
         return []
@@ -185,7 +182,7 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
         f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those "
         "checks are not verified, and their points are pending until `grade --pending` runs on a "
         "machine with a GPU."
-        for exercise in wanting
+        for exercise in needing
     ]
 
 
@@ -197,6 +194,7 @@ def _for_what(exercise: Exercise) -> str:
 
 def _triton() -> Finding:
     """Return whether Triton kernels run here, how they run, and whether they can be checked."""
+    # Without importing it, which takes a second.
     if importlib.util.find_spec("triton") is None:
         note = (
             "checks of kernels are not verified, and their points are pending; Triton runs "
@@ -220,16 +218,14 @@ def _triton() -> Finding:
 
 def _compile() -> Finding:
     """Return whether torch compiles a layer here."""
-    reason = machine.fails("compile")
-    state, note = (
-        ("optional", f"{reason}; points that need it are pending")
-        if reason
-        else ("ok", "compiles a layer")
-    )
-    return Finding("torch.compile", state, "found" if not reason else "not usable", note)
+    if reason := machine.fails("compile"):
+        note = f"{reason}; points that need it are pending"
+        return Finding("torch.compile", "optional", "not usable", note)
+    return Finding("torch.compile", "ok", "found", "compiles a layer")
 
 
 def _exercises(root: Path) -> Finding:
+    # Without its archive, an exercise cannot be graded: `checks.py` imports from there.
     names = [exercise.name for exercise in Course(root).released() if exercise.archive.exists()]
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")

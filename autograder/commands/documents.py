@@ -36,7 +36,7 @@ def of_grades(course: Course, session: "Session") -> dict[str, Any]:
         "gradebook": course.database,
         "autograded": str(course.autograded),
         "feedback": str(course.feedback),
-        "graded": len(session.records) - session.kept,
+        "graded": len(session.records) - session.kept,  # `records` has the kept ones as well
         "kept": session.kept,
         "left_out": session.left_out,
         "pages_renewed": session.renewed,
@@ -126,6 +126,7 @@ def _exercise(assignment: "Assignment") -> dict[str, Any]:
         "pending": assignment.pending,
         "open_requests": assignment.open_requests,
         "histogram": [{"share": bar.label, "count": bar.count} for bar in assignment.histogram],
+        # A program gets a title's text, and not a template with its values.
         "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in assignment.checks],
         "misconceptions": [met._asdict() for met in assignment.misconceptions],
         "hard": [_check(column) for column in assignment.hard],

@@ -2,8 +2,7 @@
 own.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 from rich.markup import escape
@@ -12,9 +11,11 @@ from rich.table import Table
 from autograder.commands.console import (
     Into,
     Name,
+    NoSandbox,
     Root,
     Status,
-    check_place,
+    Submitted,
+    check_writable,
     course_at,
     out,
     progress_of,
@@ -30,19 +31,9 @@ if TYPE_CHECKING:
 
 def race(
     exercise: Name,
-    submitted: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/"
-        ),
-    ] = None,
+    submitted: Submitted = None,
     into: Into = None,
-    no_sandbox: Annotated[
-        bool,
-        typer.Option(
-            "--no-sandbox", help="At your own risk: run submissions with your permissions."
-        ),
-    ] = False,
+    no_sandbox: NoSandbox = False,
     root: Root = ROOT,
 ) -> None:
     """Compare the kernels of a graded class: their time on a GPU or, without one, the bytes that
@@ -58,8 +49,8 @@ def race(
     (chosen,) = course.exercises([exercise])
     contest = Contest(course, chosen, submitted or course.submitted)
     page, table = course.output_folder / "race.html", course.output_folder / "race.csv"
-    for path in (page, table):
-        check_place(path, "--into")
+    for path in (page, table):  # before any kernel runs
+        check_writable(path, "--into")
     contest.choose_sandbox(not no_sandbox, warn)
     try:
         with contest, progress_of("Race") as progress:

@@ -54,6 +54,7 @@ def check(
     course = course_at(root)
     page = recompute.read_page(graded_as) if graded_as else None
     with SelfCheck(course, notebook, seed) as single:
+        # Gives the notebook the seeds of the page.
         others = recompute.prepare(single, page) if page else []
         warn_of_gpus([single.exercise])
         with words.use(single.language, archive.locales(single.exercise)):
@@ -76,6 +77,7 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
     from autograder.sanitize import text
 
     differences = list(recompute.differences(page, outcome))
+    # Another version of a library is no difference itself, but may be the cause of one.
     for line in [*others, *differences, *(recompute.other_versions(page) if differences else ())]:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     if others or differences:
@@ -120,8 +122,7 @@ def explain(
     values.
 
     The notebook runs in a sandbox if this machine can make one. A submission runs only in a
-    sandbox, unless you give
-    --no-sandbox.
+    sandbox, unless you give --no-sandbox.
     """
     from autograder.grading.explain import Explainer, lines
 

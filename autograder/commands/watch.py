@@ -12,8 +12,10 @@ import typer
 from rich.progress import Progress
 
 from autograder.commands.console import (
+    CollectedInto,
     Database,
     Into,
+    Jobs,
     Root,
     Status,
     course_at,
@@ -38,15 +40,10 @@ Exchange = Annotated[
 
 def watch(
     exchange: Exchange = None,
-    submitted: Annotated[
-        Path | None,
-        typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/"),
-    ] = None,
+    submitted: CollectedInto = None,
     into: Into = None,
     db: Database = "",
-    jobs: Annotated[
-        int, typer.Option(help="How many to grade at a time.", show_default="one per core")
-    ] = 0,
+    jobs: Jobs = 0,
     once: Annotated[
         bool, typer.Option("--once", help="Do what there is to do now, and end.")
     ] = False,
@@ -70,7 +67,7 @@ def watch(
             f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. Fix that: "
             "`watch` runs what students submit while no one looks at it, so it needs a sandbox."
         )
-    course.exercises()
+    course.exercises()  # raises if none is released: there is nothing to grade with
     keep_private(course)
     folder = exchange_of(course, exchange)
     permissions.check_owners(course, folder)
@@ -84,6 +81,7 @@ def watch(
         except KeyboardInterrupt:
             raise typer.Exit(Status.STOPPED) from None
         watching.say("ended")
+        # Without --once, what is wrong now is tried again: it was said when it happened.
         if once and watching.troubles:
             raise UserError(" ".join(watching.troubles))
 
@@ -114,7 +112,7 @@ def _logger(as_json: bool) -> "Say":
         now = datetime.now(UTC)
         if as_json:
             line = {"time": now.isoformat(timespec="milliseconds"), "event": event, **values}
-            print(json.dumps(line), flush=True)
+            print(json.dumps(line), flush=True)  # a program reads each event as it happens
             return
         shown = [f"{now.astimezone():%H:%M:%S}", event]
         shown += [str(values[name]) for name in ("student", "exercise") if values.get(name)]
@@ -138,6 +136,7 @@ def _ended_by_signals(watching: "Watch") -> Iterator[None]:
         watching.stopping = True
         warn("Ending after the running batch.")
 
+    # SIGTERM is how systemd and containers end a service.
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -127,6 +127,8 @@ def test_a_forged_count_is_refused():
         def __call__(self, Q, K):
             return Q
 
+        _method = None  # as a handle of an object in another process has it
+
         def _run(self, name, source, function):
             return self.says
 

@@ -20,7 +20,7 @@ from autograder.checking.expect import (
     expect_raises,
     expect_unchanged,
 )
-from autograder.checking.relations import MOST, RELATIONS, Mismatch, only_there, relate
+from autograder.checking.relations import MOST_ELEMENTS, RELATIONS, Mismatch, only_there, relate
 
 SEED = 3
 
@@ -189,7 +189,7 @@ def test_an_ambiguous_relation_is_not_reported():
         np.zeros((0, 5)),
         np.zeros(()),
         np.zeros((1,) * 30),
-        np.zeros(MOST + 1),
+        np.zeros(MOST_ELEMENTS + 1),
     ],
 )
 def test_no_value_is_too_odd(got):

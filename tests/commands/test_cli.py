@@ -39,6 +39,16 @@ def test_its_usage_has_the_name_under_which_it_was_run(command):
     assert result.returncode == 0 and f"Usage: {name} " in result.stdout
 
 
+def test_a_start_waits_for_no_slow_library():
+    slow = ("numpy", "nbformat", "nbgrader", "sqlalchemy", "torch")
+    code = f"import sys, autograder.cli; print([name for name in {slow} if name in sys.modules])"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
+    )
+    assert result.stdout == "[]\n"
+
+
 def test_a_users_mistake_is_one_line_under_either_name(command, tmp_path):
     _, run = command
     result = run("export", "--into", tmp_path)

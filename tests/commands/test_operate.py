@@ -297,6 +297,15 @@ def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name, here):
         )
 
 
+@pytest.mark.parametrize("command", ["grade", "report"])
+def test_a_fault_in_the_configuration_is_in_the_document(tmp_path, command, here):
+    (tmp_path / "nbgrader_config.py").write_text("this is no python")
+    result = here(command, "--json", "--course", tmp_path)
+    document = json.loads(result.stdout)
+    assert (result.returncode, document["status"], document["command"]) == (1, 1, command)
+    assert document["error"].startswith("nbgrader_config.py, line 1 cannot be run: SyntaxError")
+
+
 def test_a_fault_of_ours_shows_its_traceback_and_has_a_status_of_its_own(monkeypatch, capsys):
     monkeypatch.setattr(cli, "app", lambda **kwargs: 1 / 0)
     with pytest.raises(SystemExit) as ended:

@@ -164,10 +164,10 @@ def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path,
     exercise.released.mkdir(parents=True)
     (exercise.released / "exercise.toml").write_text("gpu = true", encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    (line,) = doctor.unverified([exercise, course.exercises()[0]])
+    (line,) = doctor.missing_gpu([exercise, course.exercises()[0]])
     assert line.startswith("01-toy needs a GPU") and "not verified" in line
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert doctor.unverified([exercise]) == []
+    assert doctor.missing_gpu([exercise]) == []
 
 
 @pytest.mark.slow

@@ -26,7 +26,8 @@ from autograder.checking import (
     show,
 )
 from autograder.checking.answers import answers_in
-from autograder.commands import doctor, instructor
+from autograder.commands import doctor
+from autograder.commands.grade import grade as grade_command
 from autograder.course.config import UserError
 from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text
@@ -403,7 +404,7 @@ def output_of(capsys):
 
 @pytest.mark.slow
 def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
+    grade_command(root=course.root, no_sandbox=True, jobs=1)
     shown = output_of(capsys)
     assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
     assert (
@@ -437,17 +438,17 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     # Here they cannot be settled: nothing changes.
     before = course.paths_of("ada", "01-toy").record.read_bytes()
     with pytest.raises(UserError, match="1 submission has pending points that need a GPU"):
-        instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
+        grade_command(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert course.paths_of("ada", "01-toy").record.read_bytes() == before
 
     # On a machine with a GPU they can; a plain run keeps the grade, and says so.
     (tmp_path / "gpu").touch()
     capsys.readouterr()
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
+    grade_command(root=course.root, no_sandbox=True, jobs=1)
     assert "which this machine has: run `python -m autograder grade --pending`" in output_of(capsys)
     assert course.paths_of("ada", "01-toy").record.read_bytes() == before
     unmoved = course.paths_of("bob", "01-toy").record.read_bytes()
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
+    grade_command(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "waiting" not in output_of(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
@@ -457,31 +458,31 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert course.paths_of("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
+    grade_command(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
 def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
+    grade_command(root=course.root, no_sandbox=True, jobs=1)
     with Gradebook(course.db_url, course.course_id) as book:
         grade = book.find_grade("check_add", "01-toy", "01-toy", "ada")
         grade.manual_score, grade.needs_manual_grade = 3.5, False
         book.db.commit()
     capsys.readouterr()
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
+    grade_command(root=course.root, no_sandbox=True, jobs=1)
     table = output_of(capsys)
     assert "waiting" not in table and "add −0.5: graded by a person" in table
     assert "pending (not lost)" not in course.paths_of("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1, pending=True)
+    grade_command(root=course.root, no_sandbox=True, jobs=1, pending=True)
     assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
 def test_nbgrader_autograde_marks_pending_points(course):
-    instructor.grade(root=course.root, no_sandbox=True, jobs=1)
+    grade_command(root=course.root, no_sandbox=True, jobs=1)
     assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
     for student, marked in {"ada": True, "bob": False}.items():
         by_grade = graded(course, student)[1]
@@ -513,7 +514,7 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be traced"
     (exercise,) = course.exercises()
     (exercise.released / "exercise.toml").write_text("gpu = true")
-    (line,) = doctor.unverified([exercise])
+    (line,) = doctor.missing_gpu([exercise])
     assert (
         line.startswith("01-toy needs a GPU for 1 check, but torch finds none here")
         and "--pending" in line
@@ -530,7 +531,7 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
     assert [finding.value for finding in doctor._torch()][
         1
-    ] == "A chip, bf16" and doctor.unverified([exercise]) == []
+    ] == "A chip, bf16" and doctor.missing_gpu([exercise]) == []
 
 
 def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
