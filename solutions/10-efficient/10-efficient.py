@@ -114,8 +114,8 @@ checks.run("by_hand", points=0)
 #   tokens, d_k the width of queries and keys, d_v the width of values and results.
 # - **Never n × n** refers to scores, weights, masks and indices, at any moment, also as a list of parts. The checks
 #   count the bytes that your function holds at once in addition to its inputs, for n around 700 and small chunks or
-#   windows, and allow 0.9 bytes for each pair of tokens. Views cost nothing. Only the forward pass counts, without
-#   gradients.
+#   windows, and allow 0.9 bytes for each pair of tokens. For four times as many tokens they allow at most eight times
+#   as many bytes as you needed. Views cost nothing. Only the forward pass counts, without gradients.
 # - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never
 #   NaN.
 # - Scores are divided by $\sqrt{d_k}$, except in linear attention.
@@ -294,6 +294,9 @@ checks.run("local_attention", points=4)
 # Gradients are finite for every x, however large. `torch.where(X > 0, X + 1, torch.exp(X))` gives the right result, but
 # its gradient is NaN where $e^x$ overflows, for x above 88 in float32: the branch that is not taken counts as 0 times
 # infinity. `nn.functional.elu` does not have this problem.
+#
+# The checks also count how many numbers your function computes, here and in 10.4: for four times as many tokens, at
+# most eight times as many. Loops over tokens are fine, loops over pairs are not. Views and copies cost nothing.
 #
 # By hand, with d_k = d_v = 1: the key $(0)$ has the feature 1, the key $(1)$ the feature 2, and the values 6 and 3 give
 # $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$ for any query.

@@ -4,8 +4,8 @@ wrong function or class fails.
 Results are compared with `specifications`, which computes all scores at once and multiplies with einsum. It is in
 checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
 in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far right answers stay below
-it and known mistakes above it. `checking/memory.py` counts how much memory a function holds at once, independent of
-the clock and the machine.
+it and known mistakes above it. `checking/memory.py` counts how much memory a function holds at once, and `operations`
+below how much it computes: both are independent of the clock and the machine.
 """
 
 import importlib.util
@@ -40,6 +40,8 @@ from checking import (
     expect_unchanged,
     noncontiguous,
 )
+from checking.modules import run_remote
+from checking.peak_memory import peak_memory
 from specifications import SPECIFICATIONS, grouped, of_keys, together
 
 torch.set_num_threads(1)  # everything here is small
@@ -66,6 +68,8 @@ NAMES = ("Q", "K", "V")
 SAMPLE = 32  # queries
 CHUNK = 12  # keys: float64 inside, with a few copies of a chunk's scores, is still little memory
 PER_PAIR = 0.9  # bytes for each pair of tokens: a mask of booleans has one, scores have two or four
+LONGER = 4  # times as many tokens
+MOST_TIMES = 8  # as much for these: in proportion to n it is 4 times as much, to n * n 16 times
 ATTENTIONS = ("chunked_attention", "local_attention", "linear_attention", "causal_linear_attention")
 
 
@@ -293,18 +297,66 @@ def sizes_of_one(function, draw):
     expect_all(function, cases)
 
 
+def long_inputs(draw, n):
+    """Return Q, K and V of n tokens, one sequence in float32."""
+    return [tensor.float() for tensor in inputs(draw, (1, 1), n, n, 4, 3)]
+
+
 def expect_small(function, draw, *more, per_pair=PER_PAIR):
-    """Fail where a function holds n x n of anything, or where its result is wrong."""
-    d_k, d_v = 4, 3
+    """Fail where a function holds n x n of anything, even a small part of it, or where its result is wrong."""
     # A wrong result is not caused by holding too much: a small call finds it before anything is counted.
     expect_attends(
-        function, *inputs(draw, (2, 1), 9, 9, d_k, d_v), *[min(number, 2) for number in more]
+        function, *inputs(draw, (2, 1), 9, 9, 4, 3), *[min(number, 2) for number in more]
     )
     n = int(draw.rng.integers(680, 720))
-    arguments = [tensor.float() for tensor in inputs(draw, (1, 1), n, n, d_k, d_v)]
+    arguments = long_inputs(draw, n)
     result = expect_held(function, int(per_pair * n * n), *arguments, *more)
-    expect_tensor(result, (1, 1, n, d_v))
-    # All queries would take long: these are the last ones, and some that no one can know beforehand.
+    expect_rows(function, draw, result, arguments, more)
+    times, sizes_of = growth(function, draw, n, peak_memory, *more)
+    message = (
+        "For {long} tokens, {function} held {times} times as much at once as for {n}. In proportion to n, it would be "
+        "{longer} times as much."
+    )
+    expect(
+        times <= MOST_TIMES,
+        Message(message, function=function.name, times=f"{times:.1f}", **sizes_of),
+    )
+
+
+def growth(function, draw, n, measure, *more):
+    """Return how many times as much `measure` finds for LONGER times n tokens as for n, and sizes for a message.
+
+    `measure` is called with the function and arguments, where the function is. It returns a result, which is compared
+    here, how much it has found, and possibly the shape and dtype of the largest tensor.
+    """
+    found = []
+
+    def measured(*copies):
+        result, amount, *largest = run_remote(measure, function.function, copies)
+        if type(amount) is not int or amount < 0:
+            raise TypeError("it could not be measured")
+        found.append(max(amount, 1))
+        # Two functions did the same if neither grows too much, or if their largest tensors look the same: how many
+        # parts there are does not matter.
+        if found[-1] <= MOST_TIMES * found[0]:
+            return result, [0]
+        return result, [1, *[list(shape).count(LONGER * n) for shape in largest[:1]], *largest[1:2]]
+
+    for tokens in (n, LONGER * n):
+        arguments = long_inputs(draw, tokens)
+        call = function.call((*arguments, *more), measured, "memory")
+        result, _ = function.result(call, function.name)
+        expect_rows(function, draw, result, arguments, more)
+    return found[1] / found[0], {"n": str(n), "long": str(LONGER * n), "longer": str(LONGER)}
+
+
+def expect_rows(function, draw, result, arguments, more):
+    """Fail unless the last rows of a long result are right, and some others that no one can know beforehand.
+
+    All queries would take long.
+    """
+    n = arguments[0].shape[-2]
+    expect_tensor(result, (1, 1, n, arguments[2].shape[-1]))
     exact = [tensor.double() for tensor in arguments]
     for first in (n - SAMPLE, int(draw.rng.integers(n - SAMPLE))):
         rows = slice(first, first + SAMPLE)
@@ -318,9 +370,7 @@ def rows_of(name, inputs, more, first):
         begin = max(first - max(more), 0)
         end += max(more)
         keys = slice(begin, end)
-    elif name == "causal_linear_attention":
-        begin, keys = 0, slice(end)
-    elif True in more:  # causal
+    elif name == "causal_linear_attention" or True in more:  # causal
         keys = slice(end)
     Q, K, V = inputs
     result = SPECIFICATIONS[name](Q[:, :, begin:end], K[:, :, keys], V[:, :, keys], *more)
@@ -352,6 +402,71 @@ def local_attention_memory(local_attention, draw):
 def memory(function, draw):
     """Never holds n x n weights: memory grows in proportion to n."""
     expect_small(function, draw)
+
+
+def operations(function, *arguments):
+    """Call a function; return its result and how many numbers torch computes, no matter in how many steps.
+
+    A matrix product counts one for each product of two numbers, and any other operation the size of its largest input
+    or result. Views and copies are free: a loop may collect its rows in any way.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    products = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
+    free = (
+        "clone copy_ _to_copy _unsafe_view cat stack repeat flip roll constant_pad_nd index index_select gather "
+        "index_put index_put_ index_copy index_copy_ scatter scatter_ select_scatter slice_scatter"
+    ).split()
+    count = 0
+
+    def tensors(part):
+        if isinstance(part, torch.Tensor):
+            return [part]
+        return (
+            [tensor for item in part for tensor in tensors(item)]
+            if isinstance(part, (tuple, list))
+            else []
+        )
+
+    class Counting(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False  # as in checking/peak_memory.py: nothing is compiled here
+
+        def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+            nonlocal count
+            result = operation(*arguments, **(keywords or {}))
+            name = operation._schema.name.split("::")[-1]
+            if operation.is_view or name in free:
+                return result
+            taken, made = tensors(arguments), tensors(result)
+            if name in products:
+                count += made[0].numel() * taken[products[name]].shape[-1]
+            else:
+                count += max([tensor.numel() for tensor in taken + made], default=0)
+            return result
+
+    with Counting():
+        result = function(*arguments)
+    return result, count
+
+
+@check_each(
+    "linear_attention", "causal_linear_attention", weight=2, needs=["memory"], measured=True
+)
+def time(function, draw):
+    """Takes time in proportion to n: each token adds the same number of operations, however many there are."""
+    n = int(draw.rng.integers(680, 720))
+    times, sizes_of = growth(function, draw, n, operations)
+    message = (
+        "For {long} tokens, {function} computed {times} times as many numbers as for {n}. In proportion to n, it would "
+        "be {longer} times as many."
+    )
+    expect(
+        times <= MOST_TIMES,
+        Message(message, function=function.name, times=f"{times:.1f}", **sizes_of),
+    )
 
 
 def reached(function, *arguments):

@@ -43,6 +43,27 @@ def share(S, mask=None):
     )
 
 
+def in_parts(Q, K, V, mask=None, parts=24):
+    """Return attention of a fixed number of parts of the queries; `mask` is of the rows from one index to another."""
+    results, start = [], 0
+    for queries in Q.chunk(parts, -2):
+        stop = start + queries.shape[-2]
+        results.append(share(scored(queries, K), mask and mask(start, stop)) @ V)
+        start = stop
+    return torch.cat(results, -2)
+
+
+ALL_PAIRS = "mask of all pairs"
+PAIRS_IN_BLOCKS = (
+    "An n x n mask, or the n x n distances that it is made of, is in memory at once. That is too much even if the "
+    "scores are computed in blocks. Compute both for one block at a time."
+)
+GROWING = "parts that grow with n"
+FIXED_NUMBER = (
+    "The tokens are cut into a fixed number of parts, as `Q.chunk(24, -2)` does. The parts of a longer text are "
+    "longer, so memory grows with n * n. Fix the size of a part, not the number of parts."
+)
+
 # by_hand: wrong
 
 
@@ -464,6 +485,17 @@ def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
     return share(scored(Q, K), seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
 
 
+@misconception("chunked_attention", GROWING, FIXED_NUMBER)
+def chunked_attention_fixed_number(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    last = K.shape[-2] - Q.shape[-2]
+
+    def mask(start, stop):
+        return torch.arange(K.shape[-2]) <= torch.arange(start, stop)[:, None] + last
+
+    return in_parts(Q, K, V, mask if causal else None)
+
+
 @misconception(
     "chunked_attention",
     label="scores of all chunks kept",
@@ -499,6 +531,15 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
 )
 def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
     mask = seen(Q.shape[-2], K.shape[-2]) if causal else None
+    attention = Online()
+    attention.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
+    return attention(Q, K, V, chunk_size, causal)
+
+
+@misconception("chunked_attention", ALL_PAIRS, PAIRS_IN_BLOCKS)
+def chunked_attention_mask_in_any_case(Q, K, V, chunk_size, causal=False):
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    mask = seen(n_q, n_k) if causal else torch.ones(n_q, n_k, dtype=torch.bool)
     attention = Online()
     attention.sees = lambda n_q, n_k, start, size: mask[:, start : start + size]
     return attention(Q, K, V, chunk_size, causal)
@@ -782,12 +823,17 @@ def local_attention_masked(Q, K, V, window):
     return share(scored(Q, K), mask) @ V
 
 
-@misconception(
-    "local_attention",
-    label="mask of all pairs",
-    hint="An n x n mask, or the n x n distances that it is made of, is in memory at once. That is too much even if "
-    "the scores are computed in blocks. Compute both for one block at a time.",
-)
+@misconception("local_attention", GROWING, FIXED_NUMBER)
+def local_attention_fixed_number(Q, K, V, window):
+    sized(Q, K, V, alike=True, size=window, least=0)
+
+    def mask(start, stop):
+        return (torch.arange(start, stop)[:, None] - torch.arange(K.shape[-2])).abs() <= window
+
+    return in_parts(Q, K, V, mask)
+
+
+@misconception("local_attention", ALL_PAIRS, PAIRS_IN_BLOCKS)
 def local_attention_whole_mask(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
     mask, results = near(Q.shape[-2], window), []
@@ -979,6 +1025,34 @@ def all_weights(Q, K, V, causal):
     E = phi(Q) @ phi(K).transpose(-1, -2)
     E = E * seen(Q.shape[-2], K.shape[-2]) if causal else E
     return E @ V / E.sum(-1, keepdim=True)
+
+
+def row_by_row(q, k, V, causal, parts):
+    """Return linear attention with the weights of one part of the queries after the other."""
+    results, start = [], 0
+    for queries in parts(q):
+        stop = start + queries.shape[-2]
+        seen_keys = slice(stop if causal else None)
+        E = queries @ k[..., seen_keys, :].transpose(-1, -2)
+        E = E.tril(start) if causal else E
+        results.append(E @ V[..., seen_keys, :] / E.sum(-1, keepdim=True))
+        start = stop
+    return torch.cat(results, -2)
+
+
+@of_linear(GROWING, FIXED_NUMBER)
+def fixed_number(Q, K, V, causal):
+    return row_by_row(phi(Q), phi(K), V, causal, lambda q: q.chunk(24, -2))
+
+
+@of_linear(
+    "every query meets every key",
+    "Little is in memory at once, but for each query all the keys that it sees are read again, so time grows with "
+    "n * n. Queries can share the sums of phi(k)^T v and of phi(k): compute them once or, in the causal case, add one "
+    "token at a time.",
+)
+def all_pairs(Q, K, V, causal):
+    return row_by_row(phi(Q), phi(K), V, causal, lambda q: q.split(16, -2))
 
 
 @of_linear(
