@@ -1,7 +1,7 @@
 """Expectations: each one passes, or raises `Failed` with what passed, what failed, and where."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
@@ -20,6 +20,10 @@ RTOL = 1e-4
 # What is worked out with a pencil is asked for to two decimals: rounded, or cut off where rounding
 # is a tie.
 BY_HAND = 0.0051
+
+# How far a result may be from that in float64, if its numbers are rounded to this dtype in each of
+# several steps. A result that is lost in one of the dtypes, such as 0 or NaN, is 1 away or more.
+ROUNDED = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
 
 THE_RESULT = Message("the result")
 
@@ -480,21 +484,41 @@ def _foresee(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
 
 def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -> None:
     """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one
-    after another.
+    after another; and the same values in each, except for rounding.
 
-    Floating-point arrays among the arguments get that dtype; others, such as a mask, stay as they
-    are. `names` names the parts if the result is a tuple of arrays.
+    Floating-point arrays among the arguments get that dtype, with values that float16 has; others,
+    such as a mask, stay as they are. `names` names the parts if the result is a tuple of arrays.
     """
     dtypes = (np.float32, np.float64, np.float16)
-    cases = [[_converted(argument, dtype) for argument in arguments] for dtype in dtypes]
+    exact = [_converted(argument, np.float16) for argument in arguments]
+    cases = [[_converted(argument, dtype) for argument in exact] for dtype in dtypes]
     _foresee(subject, cases)
+    results: list[dict[str, Any]] = [{} for _ in names or [""]]
     for dtype, case in zip(dtypes, cases, strict=True):
         result = subject(*case)
-        if not names:
-            expect_array(result, dtype=dtype)
+        parts = expect_tuple(result, names) if names else [result]
+        for found, part, name in zip(results, parts, names or [THE_RESULT], strict=True):
+            found[np.dtype(dtype).name] = expect_array(part, dtype=dtype, what=name)
+    for found, name in zip(results, names or [THE_RESULT], strict=True):
+        expect_as_in_float64(found, what=name)
+
+
+def expect_as_in_float64(results: Mapping[str, Any], what: str | Message = THE_RESULT) -> None:
+    """Fail unless results for the same numbers in several dtypes, by its name, are alike, except
+    for rounding.
+
+    They are compared with the function's own result in float64, so that a mistake which all dtypes
+    share is left to the checks of values.
+    """
+    exact = as_array(results["float64"])
+    for dtype, result in results.items():
+        if dtype == "float64":
             continue
-        for part, name in zip(expect_tuple(result, names), names, strict=True):
-            expect_array(part, dtype=dtype, what=name)
+        got = as_array(result)
+        if got.shape == exact.shape:  # what is NaN or infinite in float64 is left out
+            got = np.where(np.isfinite(exact), got, 0)
+        of_dtype = Message("{what} in {dtype}", what=what, dtype=dtype)
+        expect_close(got, np.where(np.isfinite(exact), exact, 0), ROUNDED[dtype], what=of_dtype)
 
 
 def _converted(argument: Any, dtype: Any) -> Any:

@@ -36,6 +36,7 @@ from checking import (
     backward,
     expect,
     expect_agrees,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_gradients,
@@ -647,17 +648,24 @@ def dtype(subject, draw):
     """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, with and without a mask."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
-    layer = loaded(subject, parameters(draw, d_model), h)
+    exact = {name: part.bfloat16().double() for name, part in parameters(draw, d_model).items()}
+    layer = loaded(subject, exact, h)
     arguments, mask = tokens(draw, b, n_q, n_k, d_model), draw.mask(n_q, n_k)
+    # Scores are small: whether an exponential overflows in float16 is not asked here.
+    arguments = [part.bfloat16() / 4 for part in arguments]
+    outs, seen = [{}, {}], [{}, {}]
     for kind in DTYPES:
         layer.to(kind)
         inputs = [part.to(kind) for part in arguments]
         cases = [inputs, [*inputs, mask]]
         layer.ahead(cases)
-        for case in cases:
-            result = layer(*case)
-            expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
-            expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
+        for case, out, weights in zip(cases, outs, seen, strict=True):
+            result, name = layer(*case), str(kind).removeprefix("torch.")
+            out[name] = expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
+            weights[name] = expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
+    for out, weights in zip(outs, seen, strict=True):
+        expect_as_in_float64(out, what="out")
+        expect_as_in_float64(weights, what="weights")
 
 
 @of_both(weight=1, needs=[values])

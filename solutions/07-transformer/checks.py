@@ -37,6 +37,7 @@ from checking import (
     Suite,
     backward,
     expect,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_gradients,
@@ -299,12 +300,16 @@ def FeedForward_in_training(FeedForward, draw):
 def FeedForward_kept(FeedForward, draw):
     """Keeps the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
     b, n, d_model, *_ = sizes(draw)
-    network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
-    x = draw.tensor(b, n, d_model)
-    expect_unchanged(network, ["x"], x)
+    values = of_feed_forward(draw, d_model, wide(draw))
+    exact = {name: part.bfloat16().double() for name, part in values.items()}
+    network = loaded_network(FeedForward, exact)
+    x, results = draw.tensor(b, n, d_model).bfloat16(), {}
+    expect_unchanged(network, ["x"], x.double())
     for dtype in DTYPES:
         network.to(dtype)
-        expect_tensor(network(x.to(dtype)), (b, n, d_model), dtype)
+        result = expect_tensor(network(x.to(dtype)), (b, n, d_model), dtype)
+        results[str(dtype).removeprefix("torch.")] = result
+    expect_as_in_float64(results)
 
 
 # EncoderLayer and DecoderLayer, which share most checks
@@ -556,11 +561,16 @@ def dtype(subject, draw):
     """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    layer = loaded(subject, parameters(draw, subject.name, d_model, wide(draw)), h)
+    values = parameters(draw, subject.name, d_model, wide(draw))
+    layer = loaded(subject, {name: part.bfloat16().double() for name, part in values.items()}, h)
     arguments, mask = inputs(draw, subject.name, b, n, m, d_model), draw.mask(n, n)
+    arguments, results = [part.bfloat16() for part in arguments], {}
     for kind in DTYPES:
         layer.to(kind)
-        expect_tensor(layer(*[part.to(kind) for part in arguments], mask), (b, n, d_model), kind)
+        result = layer(*[part.to(kind) for part in arguments], mask)
+        name = str(kind).removeprefix("torch.")
+        results[name] = expect_tensor(result, (b, n, d_model), kind)
+    expect_as_in_float64(results)
 
 
 @of_both(weight=1, needs=[shape_of_result])

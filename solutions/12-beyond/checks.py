@@ -31,6 +31,7 @@ from checking import (
     expect,
     expect_all_raise,
     expect_array,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_tensor,
@@ -395,15 +396,17 @@ def gradients(function, draw):
 @of_all(weight=0.5)
 def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
-    arguments = drawn(function, draw)
+    arguments = [part.bfloat16() if floating(part) else part for part in drawn(function, draw)]
     shape = SPECIFICATIONS[function.name](*arguments).shape
     cases = [
         [argument.to(kind) if floating(argument) else argument for argument in arguments]
         for kind in DTYPES
     ]
     function.ahead(cases)
-    for case in cases:
-        expect_tensor(function(*case), shape, case[0].dtype)
+    results = {}
+    for kind, case in zip(DTYPES, cases, strict=True):
+        results[str(kind).removeprefix("torch.")] = expect_tensor(function(*case), shape, kind)
+    expect_as_in_float64(results)
 
 
 @check(weight=0.5, needs=[grid_rotary_values])

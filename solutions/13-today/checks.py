@@ -34,6 +34,7 @@ from checking import (
     expect,
     expect_all_raise,
     expect_array,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_gradients,
@@ -63,7 +64,12 @@ check, check_each = suite.check, suite.check_each
 run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 REFUSED = (ValueError, RuntimeError, IndexError)
-DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 OF_TENSORS = ("rms_norm", "gated_feed_forward", "sink_softmax")
 NAMES = {
     "rms_norm": ("x", "weight"),
@@ -348,6 +354,23 @@ def sink_softmax_masked(sink_softmax, draw):
     row_masked = some_masked.clone()
     row_masked[0, :, 1] = row_masked[1, 0] = -torch.inf
     expect_all(sink_softmax, [(some_masked, sink), (row_masked, sink), (row_masked, sink - 1e12)])
+    try:
+        found = gradients_of(sink_softmax, draw, (row_masked, sink))
+    except Failed:  # which gradients flow is another check's business
+        return
+    for what, got, expected in found:
+        if got is not None and torch.as_tensor(got).isnan().any():
+            expect_close(got, expected, what=what)
+
+
+def gradients_of(function, draw, arguments):
+    """Return for each argument what its gradient is called, the gradient, and the expected one."""
+    upstream = draw.tensor(*arguments[0].shape)
+    leaves = [argument.clone().requires_grad_() for argument in arguments]
+    (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
+    _, gradients, _ = backward(function, *arguments, upstream=upstream)
+    names = [Message("the gradient of {name}", name=name) for name in NAMES[function.name]]
+    return list(zip(names, gradients, [leaf.grad for leaf in leaves], strict=True))
 
 
 # What is checked for the three functions of tensors
@@ -404,15 +427,11 @@ def gradients(function, draw):
         arguments[0] = arguments[0].masked_fill(
             ~draw.mask(*arguments[0].shape), -torch.inf
         )  # some keys
-    specification = SPECIFICATIONS[function.name]
-    upstream = draw.tensor(*arguments[0].shape)
-    leaves = [argument.clone().requires_grad_() for argument in arguments]
-    (specification(*leaves) * upstream).sum().backward()
-    _, gradients, _ = backward(function, *arguments, upstream=upstream)
-    for name, got, leaf in zip(NAMES[function.name], gradients, leaves, strict=False):
+    for what, got, expected in gradients_of(function, draw, arguments):
+        name = what.values["name"]
         message = Message("No gradient reaches {name}: it is cut off from autograd.", name=name)
         expect(got is not None, message)
-        expect_close(got, leaf.grad, what=Message("the gradient of {name}", name=name))
+        expect_close(got, expected, what=what)
 
 
 @of_tensors(weight=0.5, needs="shape")
@@ -425,11 +444,13 @@ def kept(function, draw):
 @of_tensors(weight=0.5, needs="shape")
 def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
-    arguments = drawn(function, draw, 2)
-    cases = [[argument.to(kind) for argument in arguments] for kind in DTYPES]
+    exact = [argument.bfloat16() for argument in drawn(function, draw, 2)]
+    cases = [[argument.to(kind) for argument in exact] for kind in DTYPES.values()]
     function.ahead(cases)
-    for case in cases:
-        expect_tensor(function(*case), case[0].shape, case[0].dtype)
+    results = {}
+    for name, case in zip(DTYPES, cases, strict=True):
+        results[name] = expect_tensor(function(*case), case[0].shape, DTYPES[name])
+    expect_as_in_float64(results)
 
 
 # Sizes that do not match
@@ -726,6 +747,8 @@ def Block_sizes(Block, draw):
         reference = ReferenceBlock(draw, d_k, h, h_kv, d_ff)
         for window in (None, 2):
             reference.expect(Block, (reference.x(draw, b, n),), window=window)
+    reference = ReferenceBlock(draw, 2, 1, 1, 2)
+    reference.expect(Block, (reference.x(draw, 1, 2 * long),))
 
 
 @check(weight=2, needs=[Block_values])
@@ -765,15 +788,18 @@ def Block_in_training(Block, draw):
 def Block_dtype(Block, draw):
     """Keeps the dtype of x and the parameters: float32, float64, float16 or bfloat16."""
     (b, n), reference = lengths(draw), ReferenceBlock(draw)
-    x, layer = reference.x(draw, b, n), reference.loaded(Block)
-    for kind in DTYPES:
+    reference.values = {name: part.bfloat16().double() for name, part in reference.values.items()}
+    x, layer = reference.x(draw, b, n).bfloat16(), reference.loaded(Block)
+    results = {}
+    for name, kind in DTYPES.items():
         layer.to(kind)
-        expect_tensor(layer(x.to(kind)), (b, n, reference.d_model), kind)
+        results[name] = expect_tensor(layer(x.to(kind)), (b, n, reference.d_model), kind)
+    expect_as_in_float64(results)
 
 
 @check(weight=0.5, needs=[Block_feed_forward])
 def Block_half(Block, draw):
-    """Norms a stream of float16 numbers in the hundreds, whose squares are beyond 65,504."""
+    """Norms float16 numbers in the hundreds, whose squares are beyond 65,504: of the stream, of queries, of keys."""
     (b, n), reference = lengths(draw), ReferenceBlock(draw).silenced("W_o")
     reference.values["W_down.weight"] *= (
         200  # so that the network's result is as large as the stream
@@ -782,6 +808,15 @@ def Block_half(Block, draw):
     layer = reference.loaded(Block).to(torch.float16)
     # Products of matrices are rounded to 11 bits several times.
     expect_close(layer(x.half()), reference.expected(None, None, x), rtol=0.02)
+    for part in ("W_q", "W_k"):
+        reference = without_groups(draw).silenced("W_down")
+        reference.values[f"{part}.weight"] *= 1000
+        reference.values["W_o.weight"] *= 10
+        reference.values = {name: value.half().double() for name, value in reference.values.items()}
+        x, layer = reference.x(draw, b, n).half(), reference.loaded(Block)
+        exact = expect_tensor(layer(x.double()), x.shape)
+        layer.to(torch.float16)
+        expect_as_in_float64({"float64": exact, "float16": expect_tensor(layer(x), x.shape)})
 
 
 @check(weight=0.5, needs=[Block_shape])

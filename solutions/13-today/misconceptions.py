@@ -1282,6 +1282,17 @@ def sink_softmax_of_sums(S, sink):
 
 @misconception(
     "sink_softmax",
+    label="NaN gradient in a masked row",
+    hint="NaN in a row of −inf becomes 0 afterwards: in the result, but not in the gradient, which is NaN for the whole row. Put "
+    "the sink into the softmax itself, or give such a row finite scores first.",
+)
+def sink_softmax_nan_gradient(S, sink):
+    total = S.logsumexp(-1, keepdim=True)
+    return S.softmax(-1).nan_to_num() * torch.sigmoid(total - for_heads(S, sink))
+
+
+@misconception(
+    "sink_softmax",
     label="equal weights in a masked row",
     hint="A row of −inf gets equal weights, because its scores were replaced by 0. All its weights are 0.",
 )
@@ -2275,6 +2286,16 @@ class Block_window_of_positions(Block):
 
 
 @of_block(
+    "mask of at most 1,024 tokens",
+    "The mask is made once, for a fixed number of tokens, and a longer text has no part in it. Make it for the tokens of each call.",
+)
+class Block_fixed_mask(Block):
+    def mask(self, n, positions):
+        seen = torch.ones(1024, 1024, dtype=torch.bool).tril()[:n, :n]
+        return seen & super().mask(n, positions)
+
+
+@of_block(
     "mask made from positions",
     "Tokens see those at the same or a lower position. The order in the sequence decides, whatever the positions are.",
 )
@@ -2478,4 +2499,16 @@ class Block_width_stretched(Block):
 )
 class Block_half_precision(Block):
     def divided(self, x, weight):
+        return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * weight
+
+
+@of_block(
+    "norm of queries in their dtype",
+    "The stream is normed in float32, but the mean square of queries and keys is computed in their own dtype. In float16, the squares "
+    "of large numbers are infinite, and queries and keys become 0: use `rms_norm` for them as well.",
+)
+class Block_qk_half_precision(Block):
+    def divided(self, x, weight):
+        if weight.numel() == self.d_model:
+            return super().divided(x, weight)
         return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * weight

@@ -257,8 +257,8 @@ def sink_softmax_padded(S, sink):
 
 @right("sink_softmax")
 def sink_softmax_logsumexp(S, sink):
-    total = torch.logaddexp(S.logsumexp(-1, keepdim=True), sink[:, None, None])
-    return torch.exp(S - total)
+    column = sink[:, None, None].expand(*S.shape[:-1], 1)
+    return torch.exp(S - torch.cat([S, column], -1).logsumexp(-1, keepdim=True))
 
 
 @right("sink_softmax")

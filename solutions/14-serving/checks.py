@@ -33,6 +33,7 @@ from checking import (
     backward,
     expect,
     expect_all_raise,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_tensor,
@@ -310,13 +311,44 @@ def paged_attention_nan(paged_attention, draw):
     cases = [(q, K_nan, V_pages), (q, K_pages, V_nan), (q, K_nan, V_nan)]
     with told_by(why_nan, paged_attention):
         expect_all(paged_attention, [(*case, *places) for case in cases])
+    with told_by(where_nan, paged_attention):
+        # Here each entry of the table is a page that is needed.
+        case = paged_case(draw, [P + 1, 2 * P - 1, P + 2], P, d_k, d_v, more=0)
+        expect_no_nan_in_gradients(paged_attention, draw, with_nan_in_unused_rows(case))
+
+
+def expect_no_nan_in_gradients(function, draw, case):
+    """Fail if a gradient has NaN; whether gradients are right otherwise is a check of its own."""
+    try:
+        gradients = gradients_of(function, draw, case)
+    except Failed:
+        return
+    for what, got, expected in gradients:
+        if got is not None and torch.as_tensor(got).isnan().any():
+            expect_close(got, expected, what=what)
+
+
+def gradients_of(function, draw, case):
+    """Return for queries, keys and values what their gradient is called, the gradient, and the expected one."""
+    leaves = [part.clone().requires_grad_() for part in case[:3]]
+    expected = SPECIFICATIONS[function.name](*leaves, *case[3:])
+    upstream = draw.tensor(*expected.shape)
+    (expected * upstream).sum().backward()
+    _, grads, _ = backward(function, *case, upstream=upstream)
+    names = [Message("the gradient of {name}", name=name) for name in NAMES[function.name][:3]]
+    return list(zip(names, grads[:3], [leaf.grad for leaf in leaves], strict=True))
 
 
 def why_nan(paged_attention):
     """Return what leads to NaN in the last result, or an empty string if there is none."""
-    _, K_pages, V_pages, *_ = paged_attention.calls[-1].arguments
     if not torch.as_tensor(paged_attention.calls[-1].result).isnan().any():
         return ""
+    return where_nan(paged_attention)
+
+
+def where_nan(paged_attention):
+    """Return where the inputs of the last call have NaN, and how it spreads."""
+    _, K_pages, V_pages, *_ = paged_attention.calls[-1].arguments
     where = [
         name
         for name, pool in zip("KV", (K_pages, V_pages), strict=True)
@@ -333,6 +365,7 @@ def paged_attention_empty(paged_attention, draw):
     some = paged_case(draw, [0, P + 1, 0], P, d_k, d_v, h=2, h_kv=1)
     alone = paged_case(draw, [0], P, d_k, d_v, h=2, h_kv=2, rest=-1)
     expect_all(paged_attention, [some, alone, with_nan_in_unused_rows(alone)])
+    expect_no_nan_in_gradients(paged_attention, draw, some)
 
 
 @check(weight=2, needs=[paged_attention_lengths])
@@ -479,16 +512,11 @@ def check_both(weight, needs):
 @check_both(weight=1.5, needs="heads")
 def gradients(function, draw):
     """Gradients flow from the result to queries, keys and values."""
-    case = attention_case(function, draw)
-    leaves = [part.clone().requires_grad_() for part in case[:3]]
-    expected = SPECIFICATIONS[function.name](*leaves, *case[3:])
-    upstream = draw.tensor(*expected.shape)
-    (expected * upstream).sum().backward()
-    _, grads, _ = backward(function, *case, upstream=upstream)
-    for name, got, leaf in zip(NAMES[function.name], grads, leaves, strict=False):
+    for what, got, expected in gradients_of(function, draw, attention_case(function, draw)):
+        name = what.values["name"]
         message = Message("No gradient reaches {name}: it is cut off from autograd.", name=name)
         expect(got is not None, message)
-        expect_close(got, leaf.grad, what=Message("the gradient of {name}", name=name))
+        expect_close(got, expected, what=what)
 
 
 @check_both(weight=0.5, needs="shape")
@@ -496,16 +524,20 @@ def dtype(function, draw):
     """The result has the dtype of the inputs, float32 or float64."""
     case = attention_case(function, draw)
     shape = SPECIFICATIONS[function.name](*case).shape
+    exact = [part.float() if is_floating(part) else part for part in case]
+    kinds = {"float32": torch.float32, "float64": torch.float64}
     cases = [
-        [
-            part.to(kind) if torch.is_tensor(part) and part.is_floating_point() else part
-            for part in case
-        ]
-        for kind in (torch.float32, torch.float64)
+        [part.to(kind) if is_floating(part) else part for part in exact] for kind in kinds.values()
     ]
     function.ahead(cases)
-    for case in cases:
-        expect_tensor(function(*case), shape, case[0].dtype)
+    results = {}
+    for name, case in zip(kinds, cases, strict=True):
+        results[name] = expect_tensor(function(*case), shape, kinds[name])
+    expect_as_in_float64(results)
+
+
+def is_floating(part):
+    return torch.is_tensor(part) and part.is_floating_point()
 
 
 @check(weight=0.5, needs=[paged_attention_shape])
@@ -775,6 +807,7 @@ def continuous_batching_many(continuous_batching, draw):
     cases = [(*requests(draw, 12, last=8), slots) for slots in (1, 2, 3, 5)]
     cases.append((*requests(draw, draw.long(), last=400), 3))
     cases.append((*requests(draw, 30, most=draw.long(), last=900), 4))
+    cases.append(([0] * 12, [draw.long() for _ in range(12)], 1))  # the last ends after 6,000 steps
     expect_ends(continuous_batching, *cases)
 
 
@@ -1086,7 +1119,7 @@ def expect_means(tokens_expected, *cases):
         found, wanted = number_in(tokens_expected(alpha, k)), mean_tokens(alpha, k)
         if abs(found - wanted) > 1e-6 * wanted:
             message = "For alpha = {alpha} and k = {k}, expected {wanted}, got {found}."
-            values = {"alpha": f"{alpha:.4g}", "wanted": f"{wanted:.6g}", "found": f"{found:.6g}"}
+            values = {"alpha": f"{alpha:.6g}", "wanted": f"{wanted:.6g}", "found": f"{found:.6g}"}
             raise Failed(Message(message, k=k, **values))
 
 
@@ -1121,4 +1154,11 @@ def tokens_expected_no_draft(tokens_expected, draw):
 @check(weight=0.5, needs=[tokens_expected_values])
 def tokens_expected_long(tokens_expected, draw):
     """Works for hundreds of drafted tokens, and for alpha near 1."""
-    expect_means(tokens_expected, (0.999, draw.long()), (0.5, draw.long()), (0.99, 40), (0.9999, 3))
+    expect_means(
+        tokens_expected,
+        (0.999, draw.long()),
+        (0.5, draw.long()),
+        (0.99, 40),
+        (0.9999, 3),
+        (0.99999, 40),
+    )

@@ -451,7 +451,7 @@ def paged_attention_columns(q, K_pages, V_pages, table, lengths):
 # paged_attention, wrong: all sequences at once, with a mask
 
 
-def at_once(q, K_pages, V_pages, table, lengths, seen=None, clean=True, weigh=None):
+def at_once(q, K_pages, V_pages, table, lengths, seen=None, clean="KV", weigh=None):
     """Return the result of one computation for all sequences, with a mask: right, with the default steps."""
     (_, h, d_k), (num_pages, P, h_kv, width) = q.shape, K_pages.shape
     if width != d_k or h % h_kv or lengths.max() > P * table.shape[1]:
@@ -460,7 +460,9 @@ def at_once(q, K_pages, V_pages, table, lengths, seen=None, clean=True, weigh=No
     K, V = K_pages[pages].flatten(1, 2), V_pages[pages].flatten(1, 2)
     mask = torch.arange(K.shape[1]) < lengths[:, None]
     mask = mask if seen is None else seen(mask, K, table, P)
-    if clean:
+    if "K" in clean:
+        K = K.masked_fill(~mask[..., None, None], 0)
+    if "V" in clean:
         V = V.masked_fill(~mask[..., None, None], 0)
     K, V = (part.repeat_interleave(h // h_kv, 2) for part in (K, V))
     S = torch.einsum("bhd,bnhd->bhn", q, K) / math.sqrt(d_k)
@@ -484,7 +486,7 @@ paged_attention_nan_values = masked(
     "weight 0 times NaN",
     "The scores of rows beyond a length are masked, but their values are still multiplied by the weight 0. If such a value is "
     "NaN, so is the product: leave these rows out, or set their values to 0.",
-    clean=False,
+    clean="K",
     weigh=lambda S, mask: (
         S.masked_fill(~mask, torch.finfo(S.dtype).min).softmax(-1).where(mask, torch.zeros_like(S))
     ),
@@ -494,15 +496,24 @@ paged_attention_nan_scores = masked(
     "NaN scores not replaced",
     "The scores of rows beyond a length are multiplied by 0, or get a very low number added, or only their weights become 0. If the "
     "score is NaN, all of these leave NaN behind. Replace the score itself.",
+    clean="V",
     weigh=lambda S, mask: (lambda E: E / E.sum(-1, keepdim=True).clamp(min=1e-30))(
         (S - S.detach().nan_to_num().amax(-1, keepdim=True)).exp() * mask
     ),
+)
+paged_attention_nan_keys = masked(
+    "nan_keys",
+    "gradient 0 times NaN keys",
+    "The scores of rows beyond a length are replaced, but their keys are not. The result is right. The gradient of `q` is not: it "
+    "contains these keys times 0, which is NaN if a key is NaN. Leave these rows out, or set their keys to 0 before the product.",
+    clean="V",
 )
 paged_attention_masked_after = masked(
     "masked_after",
     "weights set to 0 after the softmax",
     "Rows beyond a length are removed after the softmax, but they were in its denominator, so the weights of a query no longer "
     "sum to 1. Mask the scores.",
+    clean="V",
     weigh=lambda S, mask: S.nan_to_num().softmax(-1) * mask,
 )
 paged_attention_masked_with_0 = masked(
@@ -537,8 +548,19 @@ paged_attention_plain_mask = masked(
     "mask in the scores alone",
     "The scores of rows beyond a length are −inf, but that is not enough in two cases. A value of NaN is still multiplied by the "
     "weight 0, which is NaN. And a sequence without tokens has a softmax of nothing but −inf, which is NaN as well.",
-    clean=False,
+    clean="",
     weigh=lambda S, mask: S.masked_fill(~mask, -torch.inf).softmax(-1),
+)
+
+
+paged_attention_empty_gradient = masked(
+    "empty_gradient",
+    "NaN gradient for no tokens",
+    "A sequence of length 0 has only scores of −inf, since a mask is added to them. NaN of their softmax becomes 0 in the result, "
+    "but not in the gradient. Leave the sequence out, or give it scores that are finite.",
+    weigh=lambda S, mask: (
+        (S + torch.zeros_like(S).masked_fill(~mask, -torch.inf)).softmax(-1).nan_to_num()
+    ),
 )
 
 
@@ -2234,7 +2256,7 @@ def continuous_batching_arrivals_without_steps(arrivals, steps, slots):
     "The loop has a fixed number of steps, and requests that end later have no end. Go on until all have ended.",
 )
 def continuous_batching_limited_loop(arrivals, steps, slots):
-    return [end if end < 100 else -1 for end in scheduled(arrivals, steps, slots)]
+    return [end if end < 5000 else -1 for end in scheduled(arrivals, steps, slots)]
 
 
 # accept: right, in steps
@@ -2936,7 +2958,7 @@ tokens_expected_near_1 = expecting(
     "near_1",
     "k + 1 for alpha near 1",
     "For alpha near 1 the result is k + 1, as for 1 itself. Only alpha = 1 needs a case of its own.",
-)(lambda alpha, k: k + 1.0 if abs(alpha - 1) < 0.05 else (1 - alpha ** (k + 1)) / (1 - alpha))
+)(lambda alpha, k: k + 1.0 if abs(alpha - 1) < 5e-5 else (1 - alpha ** (k + 1)) / (1 - alpha))
 tokens_expected_short = expecting(
     "short",
     "sum of at most 20 powers",

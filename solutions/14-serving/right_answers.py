@@ -127,14 +127,14 @@ def paged_attention_token_by_token(q, K_pages, V_pages, table, lengths):
 
 @right("paged_attention")
 def paged_attention_where(q, K_pages, V_pages, table, lengths):
-    """Scores of rows that are no tokens become −inf, and their values 0; rows of weights without a token become 0."""
+    """Keys and values of rows that are no tokens become 0, and scores −inf; rows of weights without a token become 0."""
     b, h, d_k = q.shape
     P, h_kv = K_pages.shape[1:3]
     n = table.size(1) * P
     K = K_pages[table.long()].reshape(b, n, h_kv, 1, d_k)
     V = V_pages[table.long()].reshape(b, n, h_kv, 1, -1)
     mask = (torch.arange(n)[None, :] < lengths[:, None])[:, :, None, None]
-    V = torch.where(mask[..., None], V, torch.zeros((), dtype=V.dtype))
+    K, V = (torch.where(mask[..., None], X, torch.zeros((), dtype=X.dtype)) for X in (K, V))
     S = (q.reshape(b, 1, h_kv, h // h_kv, d_k) * K).sum(-1) / math.sqrt(d_k)
     S = torch.where(mask, S, -torch.inf)
     A = torch.nan_to_num(torch.softmax(S, dim=1))

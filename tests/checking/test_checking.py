@@ -325,6 +325,25 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("lost", [0, np.nan, np.inf])
+def test_expect_dtypes_finds_a_result_that_is_lost_in_one_dtype(dtype, lost):
+    def only_in_others(A):
+        return np.full_like(A, lost) if A.dtype == dtype else 3 * A
+
+    message = failure_of(expect_dtypes, Subject("f", only_in_others), np.array([0.7, 2.1]))
+    assert message.startswith(f"2 of 2 elements of the result in {dtype} are wrong.")
+    second = Subject("g", lambda A: (A, only_in_others(A)))
+    assert f"of Y in {dtype}" in failure_of(expect_dtypes, second, np.ones(2), names="XY")
+
+
+def test_expect_dtypes_leaves_mistakes_that_all_dtypes_share_to_other_checks():
+    A = np.array([0.7, 2.1, 5.3])
+    expect_dtypes(Subject("f", lambda A: A * A.dtype.type(np.nan)), A)
+    expect_dtypes(Subject("f", lambda A: A / A.dtype.type(7)), A)
+    expect_dtypes(Subject("f", lambda A: np.where(A > 1, A, np.inf).astype(A.dtype)), A)
+
+
 def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
     def put_back(function, A):
         before = A.copy()
