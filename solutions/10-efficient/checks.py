@@ -31,6 +31,7 @@ from checking import (
     backward,
     expect,
     expect_all_raise,
+    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_held,
@@ -528,15 +529,19 @@ def dtype(function, draw):
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     arguments, extra = inputs(draw, (b,), n_q, n_k, d_k, d_v), last(function, draw, n_k)
-    cases = []
-    for kind in DTYPES:
-        of_kind = [*(part.to(kind) for part in arguments), *extra]
-        cases.append(of_kind)
-        if function.name == "chunked_attention":
-            cases.append([*of_kind, True])
-    function.ahead(cases)
-    for case in cases:
-        expect_tensor(function(*case), (b, n_q, d_v), case[0].dtype)
+    arguments = [part.bfloat16() for part in arguments]  # the same numbers in each dtype
+    options = [[], [True]] if function.name == "chunked_attention" else [[]]
+    cases = [
+        [[*(part.to(kind) for part in arguments), *extra, *option] for kind in DTYPES]
+        for option in options
+    ]
+    function.ahead([case for of_option in cases for case in of_option])
+    for of_option in cases:
+        results = {}
+        for kind, case in zip(DTYPES, of_option, strict=True):
+            result = expect_tensor(function(*case), (b, n_q, d_v), kind)
+            results[str(kind).removeprefix("torch.")] = result
+        expect_as_in_float64(results)
 
 
 @check_each(*ATTENTIONS, weight=0, needs=["values"])
