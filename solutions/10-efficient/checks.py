@@ -415,20 +415,24 @@ def operations(function, *arguments):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     products = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
-    free = (
-        "clone copy_ _to_copy _unsafe_view cat stack repeat flip roll constant_pad_nd index index_select gather "
-        "index_put index_put_ index_copy index_copy_ scatter scatter_ select_scatter slice_scatter"
-    ).split()
+    free = {"clone", "copy_", "_to_copy", "_unsafe_view", "cat", "stack", "repeat", "flip", "roll"}
+    free |= {
+        "constant_pad_nd",
+        "index",
+        "index_select",
+        "gather",
+        "select_scatter",
+        "slice_scatter",
+    }
+    free |= {"index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_"}
     count = 0
 
     def tensors(part):
         if isinstance(part, torch.Tensor):
             return [part]
-        return (
-            [tensor for item in part for tensor in tensors(item)]
-            if isinstance(part, (tuple, list))
-            else []
-        )
+        if isinstance(part, (tuple, list)):
+            return [tensor for item in part for tensor in tensors(item)]
+        return []
 
     class Counting(TorchDispatchMode):
         @classmethod
