@@ -493,14 +493,15 @@ def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -
     exact = [_converted(argument, np.float16) for argument in arguments]
     cases = [[_converted(argument, dtype) for argument in exact] for dtype in dtypes]
     _foresee(subject, cases)
-    results: list[dict[str, Any]] = [{} for _ in names or [""]]
+    parts_named: list[str | Message] = list(names) or [THE_RESULT]
+    results: list[dict[str, Any]] = [{} for _ in parts_named]
     for dtype, case in zip(dtypes, cases, strict=True):
         result = subject(*case)
         parts = expect_tuple(result, names) if names else [result]
-        for found, part, name in zip(results, parts, names or [THE_RESULT], strict=True):
-            found[np.dtype(dtype).name] = expect_array(part, dtype=dtype, what=name)
-    for found, name in zip(results, names or [THE_RESULT], strict=True):
-        expect_as_in_float64(found, what=name)
+        for in_dtypes, part, name in zip(results, parts, parts_named, strict=True):
+            in_dtypes[np.dtype(dtype).name] = expect_array(part, dtype=dtype, what=name)
+    for in_dtypes, name in zip(results, parts_named, strict=True):
+        expect_as_in_float64(in_dtypes, what=name)
 
 
 def expect_as_in_float64(results: Mapping[str, Any], what: str | Message = THE_RESULT) -> None:
