@@ -136,7 +136,8 @@ class Watch:
         self._failed: set[str] = set()
         self._exercises: set[str] = set()
         self._turn = 0
-        # The hand-ins that were under way when the batch should have ended, if it should.
+        # None: anyone may join the batch. A set: it should end, and others join only while one of
+        # these hand-ins runs, which were under way before. Empty: no one joins.
         self._last_ones: set[str] | None = None
         self._with_faults: set[str] = set()  # students of the batch on whom the grader failed
         self._retry_at = 0.0
@@ -404,6 +405,7 @@ class Watch:
         if time.monotonic() >= self._answered_at + PAGES_EVERY:
             self.answer()
             self.send_scores(now=False)
+            # Now and then, because it asks the file system and the database.
             self._note_end(rows.values(), seconds)
         if free_workers <= 0 or self.stopping or self._is_ending(rows.values()):
             return []
@@ -423,8 +425,8 @@ class Watch:
                 yield row
 
     def _can_join(self, row: HandInRow) -> bool:
-        """Tell whether this batch can grade a hand-in: it has failed in no batch, and the workers
-        have its exercise.
+        """Tell whether this batch can grade a hand-in: the workers have its exercise, and it was in
+        no batch that failed. One that is in this batch cannot join it again.
         """
         return row.name not in self._failed and row.exercise in self._exercises
 
@@ -504,8 +506,8 @@ class Watch:
         """Return the hand-ins to grade now."""
 
         def has_no_attempt_left(row: HandInRow) -> bool:
-            most = self.settings.attempts
-            if not most or self.hand_ins.count_attempts(row.student, row.exercise) < most:
+            attempts = self.settings.attempts
+            if not attempts or self.hand_ins.count_attempts(row.student, row.exercise) < attempts:
                 return False
             if not self._delays.is_due(row.name):
                 return False
