@@ -879,7 +879,8 @@ def joining(watched, monkeypatch):
         yield watching, join
 
 
-def old(name, student, exercise):
+def long_waiting(name, student, exercise):
+    """Return a hand-in that has waited for longer than others may join before it."""
     return HandInRow(name, student, exercise, arrived=time.time() - watch.MOST_WAIT - 1)
 
 
@@ -888,14 +889,14 @@ NEXT_BATCH_IS_NEEDED = {
         gradebook, "is_wanted", lambda course: True
     ),
     "no worker has the exercise": lambda watching, monkeypatch: watching.hand_ins.keep(
-        old("2", "ben", "02-new")
+        long_waiting("2", "ben", "02-new")
     ),
     "a batch failed": lambda watching, monkeypatch: (
-        watching.hand_ins.keep(old("2", "ben", "01-toy")),
+        watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
         watching._failed.add("2"),
     ),
     "one fault": lambda watching, monkeypatch: (
-        watching.hand_ins.keep(old("2", "ben", "01-toy")),
+        watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
         watching._in_batch.add("2"),
         watching._failed.add("2"),
         watching._with_faults.add("ben"),
@@ -909,7 +910,6 @@ def test_others_join_a_batch_that_should_end_only_while_it_cannot(joining, monke
     NEXT_BATCH_IS_NEEDED[reason](watching, monkeypatch)
     assert "1" in join()
     assert join(State.GRADED) == []
-    monkeypatch.undo()
 
 
 def test_others_join_again_when_no_one_waits_for_the_end_any_more(joining, monkeypatch):
@@ -923,7 +923,7 @@ def test_others_join_again_when_no_one_waits_for_the_end_any_more(joining, monke
 
 def test_a_hand_in_that_is_not_to_be_graded_now_ends_no_batch(joining):
     watching, join = joining
-    watching.hand_ins.keep(old("2", "ben", "02-new"))
+    watching.hand_ins.keep(long_waiting("2", "ben", "02-new"))
     watching._delays.add("2")
     join()
     assert "1" in join(State.GRADED)
