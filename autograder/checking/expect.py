@@ -522,6 +522,21 @@ def expect_as_in_float64(results: Mapping[str, Any], what: str | Message = THE_R
         expect_close(got, np.where(np.isfinite(exact), exact, 0), ROUNDED[dtype], what=of_dtype)
 
 
+def expect_tensor_dtypes(
+    results: Mapping[Any, Any], shape: Sequence[int], what: str | Message = THE_RESULT
+) -> None:
+    """Fail unless each result is a tensor of this shape in the dtype that is its key, and they are
+    alike, except for rounding.
+
+    The function got the same numbers each time: such as bfloat16 has, if that is one of the dtypes.
+    """
+    arrays = {
+        str(dtype).removeprefix("torch."): expect_tensor(result, shape, dtype, what=what)
+        for dtype, result in results.items()
+    }
+    expect_as_in_float64(arrays, what=what)
+
+
 def _converted(argument: Any, dtype: Any) -> Any:
     # A mask stays boolean, and indices stay integers.
     floating = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"

@@ -36,13 +36,13 @@ from checking import (
     backward,
     expect,
     expect_agrees,
-    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_gradients,
     expect_parameters,
     expect_raises,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
@@ -229,8 +229,8 @@ def split_heads_kept(split_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, n, h, d_head, _ = sizes(draw)
     X = draw.tensor(b, n, h * d_head)
-    for dtype in DTYPES:
-        expect_tensor(split_heads(X.to(dtype), h), (b, h, n, d_head), dtype)
+    results = {dtype: split_heads(X.bfloat16().to(dtype), h) for dtype in DTYPES}
+    expect_tensor_dtypes(results, (b, h, n, d_head))
     expect_unchanged(split_heads, ["X", "num_heads"], X, h)
 
 
@@ -289,8 +289,8 @@ def merge_heads_kept(merge_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, h, n, d_head, _ = sizes(draw)
     X = draw.tensor(b, h, n, d_head)
-    for dtype in DTYPES:
-        expect_tensor(merge_heads(X.to(dtype)), (b, n, h * d_head), dtype)
+    results = {dtype: merge_heads(X.bfloat16().to(dtype)) for dtype in DTYPES}
+    expect_tensor_dtypes(results, (b, n, h * d_head))
     expect_unchanged(merge_heads, ["X"], X)
 
 
@@ -660,12 +660,10 @@ def dtype(subject, draw):
         cases = [inputs, [*inputs, mask]]
         layer.ahead(cases)
         for case, out, weights in zip(cases, outs, seen, strict=True):
-            result, name = layer(*case), str(kind).removeprefix("torch.")
-            out[name] = expect_tensor(result[0], (b, n_q, d_model), kind, what="out")
-            weights[name] = expect_tensor(result[1], (b, h, n_q, n_k), kind, what="weights")
+            out[kind], weights[kind] = layer(*case)
     for out, weights in zip(outs, seen, strict=True):
-        expect_as_in_float64(out, what="out")
-        expect_as_in_float64(weights, what="weights")
+        expect_tensor_dtypes(out, (b, n_q, d_model), what="out")
+        expect_tensor_dtypes(weights, (b, h, n_q, n_k), what="weights")
 
 
 @of_both(weight=1, needs=[values])

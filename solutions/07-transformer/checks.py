@@ -37,13 +37,13 @@ from checking import (
     Suite,
     backward,
     expect,
-    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_gradients,
     expect_parameters,
     expect_raises,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_unchanged,
     left_as_it_was,
     noncontiguous,
@@ -307,9 +307,8 @@ def FeedForward_kept(FeedForward, draw):
     expect_unchanged(network, ["x"], x.double())
     for dtype in DTYPES:
         network.to(dtype)
-        result = expect_tensor(network(x.to(dtype)), (b, n, d_model), dtype)
-        results[str(dtype).removeprefix("torch.")] = result
-    expect_as_in_float64(results)
+        results[dtype] = network(x.to(dtype))
+    expect_tensor_dtypes(results, (b, n, d_model))
 
 
 # EncoderLayer and DecoderLayer, which share most checks
@@ -567,10 +566,8 @@ def dtype(subject, draw):
     arguments, results = [part.bfloat16() for part in arguments], {}
     for kind in DTYPES:
         layer.to(kind)
-        result = layer(*[part.to(kind) for part in arguments], mask)
-        name = str(kind).removeprefix("torch.")
-        results[name] = expect_tensor(result, (b, n, d_model), kind)
-    expect_as_in_float64(results)
+        results[kind] = layer(*[part.to(kind) for part in arguments], mask)
+    expect_tensor_dtypes(results, (b, n, d_model))
 
 
 @of_both(weight=1, needs=[shape_of_result])
@@ -1017,11 +1014,13 @@ def TinyGPT_kept(TinyGPT, draw):
     """Returns logits in the parameters' dtype, float32, float64, float16 or bfloat16; does not change the tokens."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
-    tokens = words(draw, vocab_size, 3, max_len)
+    tokens, results = words(draw, vocab_size, 3, max_len), {}
     expect_unchanged(model, ["tokens"], tokens)
+    model.to(torch.bfloat16)  # the same parameters in each dtype
     for dtype in DTYPES:
         model.to(dtype)
-        expect_tensor(model(tokens), (3, max_len, vocab_size), dtype, what="logits")
+        results[dtype] = model(tokens)
+    expect_tensor_dtypes(results, (3, max_len, vocab_size), what="logits")
 
 
 def loss_of(logits, targets):

@@ -40,6 +40,7 @@ from checking import (
     expect_module,
     expect_raises,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
@@ -325,8 +326,8 @@ def previous_token_score_kept(previous_token_score, draw):
     """Keeps the dtype of `A`, and does not change `A`."""
     b, h, n = draw.sizes(3)
     A = draw.tensor(b, h, n, n)
-    for dtype in DTYPES:
-        expect_tensor(previous_token_score(A.to(dtype)), (h,), dtype)
+    results = {dtype: previous_token_score(A.bfloat16().to(dtype)) for dtype in DTYPES}
+    expect_tensor_dtypes(results, (h,))
     expect_unchanged(previous_token_score, ["A"], A)
 
 
@@ -584,9 +585,12 @@ def ablate_head_like(ablate_head, draw):
     """The copy has the layer's dtype and mode."""
     h, d_head = widths(draw)
     for dtype, training in ((torch.float32, True), (torch.float64, False)):
-        copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
+        copy, _, values, head = some_ablated(
+            ablate_head, draw, h, d_head, dtype=dtype, training=training
+        )
         query, key = (draw.tensor(2, n, h * d_head, dtype=dtype) for n in (3, 4))
-        expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
+        out = expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
+        expect_close(out, without(values, h, head, query, key), what="out")
         mode = copy.read("training")
         message = "`copy.training` should be {expected}, as in the layer, got {found}."
         expect(mode is training, Message(message, expected=str(training), found=str(mode)[:10]))

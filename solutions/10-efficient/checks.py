@@ -31,12 +31,12 @@ from checking import (
     backward,
     expect,
     expect_all_raise,
-    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_held,
     expect_raises,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_tuple,
     expect_unchanged,
     noncontiguous,
@@ -541,11 +541,8 @@ def dtype(function, draw):
     ]
     function.ahead([case for of_option in cases for case in of_option])
     for of_option in cases:
-        results = {}
-        for kind, case in zip(DTYPES, of_option, strict=True):
-            result = expect_tensor(function(*case), (b, n_q, d_v), kind)
-            results[str(kind).removeprefix("torch.")] = result
-        expect_as_in_float64(results)
+        results = {kind: function(*case) for kind, case in zip(DTYPES, of_option, strict=True)}
+        expect_tensor_dtypes(results, (b, n_q, d_v))
 
 
 @check_each(*ATTENTIONS, weight=0, needs=["values"])
@@ -753,10 +750,11 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
 def grouped_query_attention_kept(grouped_query_attention, draw):
     """The result has the inputs' dtype, and Q, K and V do not change."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
-    arguments = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
-    for kind in DTYPES:
-        result = grouped_query_attention(*[tensor.to(kind) for tensor in arguments])
-        expect_tensor(result, (b, 4, n_q, d_v), kind)
+    arguments = [part.bfloat16() for part in heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)]
+    results = {
+        kind: grouped_query_attention(*[tensor.to(kind) for tensor in arguments]) for kind in DTYPES
+    }
+    expect_tensor_dtypes(results, (b, 4, n_q, d_v))
     for h_kv in (4, 2):
         expect_unchanged(
             grouped_query_attention, NAMES, *heads(draw, 4, h_kv, b, n_q, n_q, d_k, d_k)
@@ -960,13 +958,15 @@ def KVCache_kept(KVCache, draw):
     """The results have the dtype of the appended tensors, which do not change."""
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
+    keys, values = {}, {}
     for kind in DTYPES:
-        results, after = KVCache.run_remote(
-            appended, [[tensor.to(kind) for tensor in pair] for pair in parts]
+        results, _ = KVCache.run_remote(
+            appended, [[tensor.bfloat16().to(kind) for tensor in pair] for pair in parts]
         )
-        for part, d in zip(results[-1], (d_k, d_v), strict=True):
-            expect_tensor(part, (b, h, n + 2, d), kind)
-    results, after = KVCache.run_remote(appended, parts)
+        keys[kind], values[kind] = results[-1]
+    expect_tensor_dtypes(keys, (b, h, n + 2, d_k))
+    expect_tensor_dtypes(values, (b, h, n + 2, d_v))
+    _, after = KVCache.run_remote(appended, parts)
     for pair, part in zip(after, parts, strict=True):
         expect_cached(pair, [part], Message("The appended tensors, after the call:"))
 
@@ -1065,13 +1065,17 @@ def merge_shape(merge, draw):
     """Returns a tuple of tensors, m (..., n), l (..., n) and u (..., n, d_v), in the dtype of the parts."""
     b, n, k_1, k_2, d_v = sizes(draw)
     parts = [of_keys(*part) for part in scores(draw, (b,), n, k_1, k_2, d_v=d_v)]
+    parts = [[tensor.bfloat16() for tensor in part] for part in parts]
     cases = [tuple(tuple(tensor.to(kind) for tensor in part) for part in parts) for kind in DTYPES]
     merge.ahead(cases)
+    results = {name: {} for name in PARTS}
     for kind, case in zip(DTYPES, cases, strict=True):
         result = merge(*case)
         expect_tuple(result, PARTS)
-        for name, tensor, shape in zip(PARTS, result, ((b, n), (b, n), (b, n, d_v)), strict=True):
-            expect_tensor(tensor, shape, kind, what=name)
+        for name, tensor in zip(PARTS, result, strict=True):
+            results[name][kind] = tensor
+    for name, shape in zip(PARTS, ((b, n), (b, n), (b, n, d_v)), strict=True):
+        expect_tensor_dtypes(results[name], shape, what=name)
 
 
 @check(weight=1.5, needs=[merge_shape])

@@ -31,10 +31,10 @@ from checking import (
     expect,
     expect_all_raise,
     expect_array,
-    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_unchanged,
     noncontiguous,
 )
@@ -403,10 +403,8 @@ def dtype(function, draw):
         for kind in DTYPES
     ]
     function.ahead(cases)
-    results = {}
-    for kind, case in zip(DTYPES, cases, strict=True):
-        results[str(kind).removeprefix("torch.")] = expect_tensor(function(*case), shape, kind)
-    expect_as_in_float64(results)
+    results = {kind: function(*case) for kind, case in zip(DTYPES, cases, strict=True)}
+    expect_tensor_dtypes(results, shape)
 
 
 @check(weight=0.5, needs=[grid_rotary_values])

@@ -41,6 +41,7 @@ from checking import (
     expect_parameters,
     expect_raises,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_unchanged,
     noncontiguous,
     told_by,
@@ -64,12 +65,7 @@ check, check_each = suite.check, suite.check_each
 run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 REFUSED = (ValueError, RuntimeError, IndexError)
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 OF_TENSORS = ("rms_norm", "gated_feed_forward", "sink_softmax")
 NAMES = {
     "rms_norm": ("x", "weight"),
@@ -445,12 +441,10 @@ def kept(function, draw):
 def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
     exact = [argument.bfloat16() for argument in drawn(function, draw, 2)]
-    cases = [[argument.to(kind) for argument in exact] for kind in DTYPES.values()]
+    cases = [[argument.to(kind) for argument in exact] for kind in DTYPES]
     function.ahead(cases)
-    results = {}
-    for name, case in zip(DTYPES, cases, strict=True):
-        results[name] = expect_tensor(function(*case), case[0].shape, DTYPES[name])
-    expect_as_in_float64(results)
+    results = {kind: function(*case) for kind, case in zip(DTYPES, cases, strict=True)}
+    expect_tensor_dtypes(results, exact[0].shape)
 
 
 # Sizes that do not match
@@ -791,10 +785,10 @@ def Block_dtype(Block, draw):
     reference.values = {name: part.bfloat16().double() for name, part in reference.values.items()}
     x, layer = reference.x(draw, b, n).bfloat16(), reference.loaded(Block)
     results = {}
-    for name, kind in DTYPES.items():
+    for kind in DTYPES:
         layer.to(kind)
-        results[name] = expect_tensor(layer(x.to(kind)), (b, n, reference.d_model), kind)
-    expect_as_in_float64(results)
+        results[kind] = layer(x.to(kind))
+    expect_tensor_dtypes(results, (b, n, reference.d_model))
 
 
 @check(weight=0.5, needs=[Block_feed_forward])

@@ -33,10 +33,10 @@ from checking import (
     backward,
     expect,
     expect_all_raise,
-    expect_as_in_float64,
     expect_by_hand,
     expect_close,
     expect_tensor,
+    expect_tensor_dtypes,
     expect_unchanged,
     noncontiguous,
     told_by,
@@ -525,15 +525,11 @@ def dtype(function, draw):
     case = attention_case(function, draw)
     shape = SPECIFICATIONS[function.name](*case).shape
     exact = [part.float() if is_floating(part) else part for part in case]
-    kinds = {"float32": torch.float32, "float64": torch.float64}
-    cases = [
-        [part.to(kind) if is_floating(part) else part for part in exact] for kind in kinds.values()
-    ]
+    kinds = (torch.float32, torch.float64)
+    cases = [[part.to(kind) if is_floating(part) else part for part in exact] for kind in kinds]
     function.ahead(cases)
-    results = {}
-    for name, case in zip(kinds, cases, strict=True):
-        results[name] = expect_tensor(function(*case), shape, kinds[name])
-    expect_as_in_float64(results)
+    results = {kind: function(*case) for kind, case in zip(kinds, cases, strict=True)}
+    expect_tensor_dtypes(results, shape)
 
 
 def is_floating(part):
