@@ -82,7 +82,8 @@ def export(
     course = course_at(root, into, db)
     keep_private(course)
     if system == LTI:
-        _send_scores(course, exercises or (), to_file=bool(sheet or since or feedback or to))
+        of_files = bool(sheet or since or feedback or to or anonymous)
+        _send_scores(course, exercises or (), of_files)
         return
     _check_export(system, feedback, since, anonymous)
     if not course.has_gradebook:
@@ -195,19 +196,22 @@ def _check_export(system: str, feedback: Path | None, since: Path | None, anonym
         )
 
 
-def _send_scores(course: Course, exercises: Sequence[str], to_file: bool) -> None:
+def _send_scores(course: Course, exercises: Sequence[str], of_files: bool) -> None:
     """Send the learning platform the scores that it does not have yet, and say what became of them.
+
+    `of_files` says whether the user gave an option for files.
 
     Raises
     ------
     UserError
-        If the platform has not taken all of them, or an option is about a file.
+        If the platform has not taken all of them, or such an option was given.
     """
     from autograder.school import lti
 
-    if to_file:
+    if of_files:
         raise UserError(
-            "--for lti writes no file. Leave out --sheet, --since, --feedback and --to."
+            "--for lti writes no file. Leave out --sheet, --since, --feedback, --anonymous and "
+            "--to."
         )
     course.exercises(exercises)  # raises for an unknown name
     if not course.has_gradebook:

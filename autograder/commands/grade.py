@@ -147,6 +147,7 @@ def grade(
             _report_changes(course, session, earlier_records, result, as_json)
         else:
             _report_grades(course, session, result, as_json)
+        _raise_if_grader_failed(session.records, dry_run)
 
 
 def _check_options(dry_run: bool, log: Path | None, cluster: str, jobs: int) -> None:
@@ -242,13 +243,7 @@ def _report_changes(
 def _report_grades(
     course: Course, session: "Session", result: dict[str, Any], as_json: bool
 ) -> None:
-    """Report the grades, as text or as JSON, and what is left to do.
-
-    Raises
-    ------
-    OurFault
-        If submissions were left without a grade.
-    """
+    """Report the grades, as text or as JSON, and what is left to do."""
     from autograder.commands import documents
     from autograder.course import catalogs
     from autograder.grading.session import Pending
@@ -262,7 +257,6 @@ def _report_grades(
     pending = Pending([*session.records, *session.pending.elsewhere], session.executor)
     for line in [*pending.sentences(), *session.misfiled()]:
         warn(line)
-    _raise_if_grader_failed(session.records)
 
 
 def _show_changes(changes: Sequence["Change"], session: "Session") -> None:
@@ -353,16 +347,17 @@ def _show_grades(course: Course, session: "Session") -> None:
     say(str(Message(text, done=joined("{left}; {right}", counts), **paths)))
 
 
-def _raise_if_grader_failed(records: Sequence["Record"]) -> None:
-    """Raise an error if our own fault left submissions without a grade."""
+def _raise_if_grader_failed(records: Sequence["Record"], dry_run: bool) -> None:
+    """Raise `OurFault` if a fault of the grader left submissions without a grade."""
     from autograder.grades.results import Kind
 
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
+        then = "." if dry_run else "; the other grades are kept."
         raise OurFault(
             f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and no "
             f"points were lost: {faults[0].student}, {faults[0].reason}. Run the same command "
-            "again; the other grades are kept."
+            f"again{then}"
         )
 
 

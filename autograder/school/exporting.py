@@ -115,22 +115,22 @@ class Exported:
 
 def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
     """Return all grades in the columns of nbgrader's own export."""
-    if anonymous:
-        names = records.numbered(grade["student_id"] for grade in grades)
-        hidden = dict.fromkeys(PERSONAL, "")
-        grades = [{**grade, **hidden, "student_id": names[grade["student_id"]]} for grade in grades]
-        # By number: as they come, the names in the gradebook give the order.
-        grades.sort(
-            key=lambda grade: (grade["assignment"], int(grade["student_id"].rpartition(" ")[2]))
-        )
     headings = list(grades[0])
-    lines = [Line([_cell(value) for value in grade.values()], [grade]) for grade in grades]
+    exercise, student = headings.index("assignment"), headings.index("student_id")
+    names = records.numbered(grade["student_id"] for grade in grades) if anonymous else {}
+    lines = []
+    for grade in grades:
+        shown = grade
+        if names:
+            hidden = dict.fromkeys(PERSONAL, "")
+            shown = {**grade, **hidden, "student_id": names[grade["student_id"]]}
+        lines.append(Line([_cell(value) for value in shown.values()], [grade]))
+    if names:  # by number: as they come, the names in the gradebook give the order
+        lines.sort(key=lambda line: (line.cells[exercise], _number(line.cells[student])))
     values = [
         headings.index(name) for name in ("score", "max_score", "needs_manual_grade", "pending")
     ]
-    return Exported(
-        headings, lines, [headings.index("assignment"), headings.index("student_id")], values
-    )
+    return Exported(headings, lines, [exercise, student], values)
 
 
 def to_gradescope(grades: list[Grade], anonymous: bool) -> Exported:
@@ -145,8 +145,13 @@ def to_gradescope(grades: list[Grade], anonymous: bool) -> Exported:
         cells = [*person, _points(grade["score"]), _points(grade["max_score"]), "Graded"]
         lines.append(Line([_cell(value) for value in cells], [grade]))
     if names:
-        lines.sort(key=lambda line: int(line.cells[2].rpartition(" ")[2]))
+        lines.sort(key=lambda line: _number(line.cells[2]))
     return Exported(GRADESCOPE, lines, [2, 3], [4, 5])
+
+
+def _number(name: str) -> int:
+    """Return the number in a name from `records.numbered`."""
+    return int(name.rpartition(" ")[2])
 
 
 def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:

@@ -189,9 +189,9 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     assert explain == "python -m autograder explain autograded/ada/01-toy/grade.json --check add"
     monkeypatch.chdir(course.root)
     assert "returned" in run(course, *explain.split()[3:]).output
-    assert "1 of these grades have an open regrade request." in " ".join(
-        run(course, "export", "--into", course.output_folder).output.split()
-    )
+    for options in ((), ("--anonymous",)):
+        output = run(course, "export", "--into", course.output_folder, *options).output
+        assert "1 of these grades have an open regrade request." in " ".join(output.split())
     anonymous = report.write(course, course.output_folder / "anonymous.html", anonymous=True)
     assert anonymous.assignments[0].open_requests == 1 and anonymous.assignments[0].requests == []
     assert "not minus" not in (course.output_folder / "anonymous.html").read_text(encoding="utf-8")

@@ -39,6 +39,17 @@ def course(isolated, tmp_path):
     return Course(root=course.root, output_folder=course.root)
 
 
+def test_a_dry_run_in_which_the_grader_fails_ends_with_an_error(course, tmp_path):
+    checks = course.root / "exercises" / "01-toy" / "checks.py"
+    with checks.open("a", encoding="utf-8") as file:
+        file.write("\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
+    submitted = tmp_path / "submitted"
+    output = run(course, "grade", "--submitted", submitted, "--into", course.root, "--dry-run")
+    assert output.exit_code != 0
+    assert "3 of 3 could not be graded." in output.output
+    assert "are kept" not in output.output
+
+
 def test_a_dry_run_says_what_would_change_and_writes_nothing(course, tmp_path):
     grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.output_folder)
     before = all_files(course.root)

@@ -368,6 +368,7 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
         (["--sheet", "worksheet.csv"], "--sheet is for Moodle and Canvas"),
         (["--anonymous", "--feedback", "a.zip"], "Feedback pages name their students"),
         (["--anonymous", "--since", "a.csv"], "Without names, changed grades"),
+        (["--for", "lti", "--anonymous"], "--for lti writes no file"),
         (["01-qkv", "01-qk"], "There is no exercise '01-qk'. Did you mean 01-qkv?"),
         (
             ["--since", "sent.csv", "--to", "./sent.csv"],
