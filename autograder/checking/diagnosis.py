@@ -742,19 +742,32 @@ def same(a: Any, b: Any, atol: float = 0.0, by_value: bool = False) -> bool:
     neither_is_boolean = "b" not in (x.dtype.kind, y.dtype.kind)
     if x.shape != y.shape or not (_same_kind(x, y) or (by_value and neither_is_boolean)):
         return False
-    return _same_numbers(x, y, atol)
+    return _same_numbers(x, y, atol, max(_spacing(a), _spacing(b)))
 
 
-def _same_numbers(x: Any, y: Any, atol: float) -> bool:
-    """Tell whether two arrays of one shape have the same numbers, up to rounding and `atol`."""
+def _same_numbers(x: Any, y: Any, atol: float, rtol: float) -> bool:
+    """Tell whether two arrays of one shape have the same numbers, up to rounding, to `atol`, and to
+    `rtol` of each number.
+    """
     if not x.size or np.array_equal(x, y):
         return True
     x, y = x.astype(float), y.astype(float)
     with np.errstate(all="ignore"):
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
         # Infinities are equal, not close; NaN is neither.
-        close = np.abs(x - y) <= max(RTOL * scale, atol)
+        close = np.abs(x - y) <= np.maximum(max(RTOL * scale, atol), rtol * np.abs(y))
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def _spacing(array: Any) -> float:
+    """Return how far apart, relative to their size, neighboring numbers of a dtype of 16 bits are;
+    0 for other dtypes, where that is less than `RTOL`.
+
+    Processes with different numbers of threads add in different orders: then the same function
+    rounds some numbers up in one, and down in the other.
+    """
+    dtype = str(getattr(array, "dtype", "")).removeprefix("torch.")
+    return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 0.0)
 
 
 def _as_one_array(value: Any) -> Any:

@@ -1790,6 +1790,17 @@ def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
     assert not same({"Q": first, "V": gradient}, {"Q": other, "V": 1.01 * gradient})
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_neighbors_in_16_bits_are_the_same(name):
+    """Two processes add in different orders, and round the sums to different neighbors."""
+    dtype = getattr(torch, name)
+    numbers = torch.tensor([4.0, 0.5, 64.0], dtype=dtype)
+    step = numbers * torch.finfo(dtype).eps  # to the next number: these are powers of 2
+    assert same(numbers, numbers + step) and same((numbers,), (numbers + step,), by_value=True)
+    assert not same(numbers, numbers + 4 * step)
+    assert not same(numbers.float(), (numbers + step).float()), "float32 does not round so much"
+
+
 def test_an_exception_is_shown_without_torch_frames_and_with_arguments_described():
     def fails(*arguments):
         raise RuntimeError(
