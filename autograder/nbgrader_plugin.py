@@ -122,15 +122,19 @@ class Page(Exporter):
         names = resources["nbgrader"]
         course = replace(_course(self.config), db=names["db_url"])
         with gradebook.opened(course) as book:
-            saved = gradebook.Writer(course, book).saved(names["assignment"], names["student"])
-        if saved is None:
+            stored = gradebook.Writer(course, book).read(names["assignment"], names["student"])
+        if stored is None:
             raise UserError(f"{names['student']} has no grade for {names['assignment']} yet.")
-        saved.disclosure = self._disclosure(course, names)
+        stored.disclosure = self._disclosure(course, names)
         most_mb = _limits(self.config).graded_mb
         locales = archive.locales(Exercise(names["assignment"], course.root))
         with words.use(words.language_of(nb), locales):
             html = page.render(
-                nb, saved, assignment=names["assignment"], student=names["student"], most_mb=most_mb
+                nb,
+                stored,
+                assignment=names["assignment"],
+                student=names["student"],
+                most_mb=most_mb,
             )
         return html, resources
 

@@ -51,7 +51,7 @@ from autograder.feedback.values import (
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import describe_needs
 from autograder.grades.requests import HEAD
-from autograder.grades.results import Kind, Request, Saved, SavedCell, SubmissionScore
+from autograder.grades.results import Kind, Request, StoredCell, StoredGrades, SubmissionScore
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import line, printed
 
@@ -73,7 +73,7 @@ HAND_IT_IN = "Submit your notebook again, and do not rename it."
 
 def render(
     notebook: Notebook,
-    saved: Saved,
+    stored: StoredGrades,
     *,
     assignment: str,
     student: str,
@@ -85,35 +85,35 @@ def render(
     ----------
     notebook : Notebook
         Changed if outputs would make the page too large: they are removed.
-    saved : Saved
+    stored : StoredGrades
         The gradebook's data on the submission.
     assignment, student : str
     most_mb : float
         The page's largest size.
     """
     # First the outputs, which a program wrote: most pages are small enough then.
-    page = _page(notebook, saved, assignment, student)
+    page = _page(notebook, stored, assignment, student)
     for cut in (outputs.cut_outputs, outputs.cut_source):
         if len(page.encode("utf-8", "replace")) <= most_mb * 1_000_000:
             break
         for cell in notebook.cells:
             if not is_locked(cell):
                 cut(cell)
-        page = _page(notebook, saved, assignment, student)
+        page = _page(notebook, stored, assignment, student)
     return page
 
 
-def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
+def _page(notebook: Notebook, stored: StoredGrades, assignment: str, student: str) -> str:
     # For each page: coloring code takes long, and a student can write any amount of it.
     with code.limited_coloring():
-        return _rendered(notebook, saved, assignment, student)
+        return _rendered(notebook, stored, assignment, student)
 
 
-def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -> str:
+def _rendered(notebook: Notebook, stored: StoredGrades, assignment: str, student: str) -> str:
     summary = outcome_cell.summary_of(notebook)
     cells = [cell for cell in notebook.cells if cell.id != OUTCOME_ID or not summary]
     budget = formulas.FormulaBudget()
-    functions = [_function(cell, saved, budget) for cell in cells if is_graded(cell)]
+    functions = [_function(cell, stored, budget) for cell in cells if is_graded(cell)]
     # Nothing of the student's is in it then: the graded notebook is the released one.
     as_given = summary is not None and summary.kind.ungraded
     course_texts = (
@@ -127,19 +127,19 @@ def _rendered(notebook: Notebook, saved: Saved, assignment: str, student: str) -
         assignment=assignment,
         title=_line(title) if title else escape(assignment),
         student=student,
-        submission_score=saved.submission_score,
-        made_of=saved.digest(),
-        disclosure=saved.disclosure,
-        recompute=disclosed(saved.disclosure),
+        submission_score=stored.submission_score,
+        made_of=stored.digest(),
+        disclosure=stored.disclosure,
+        recompute=disclosed(stored.disclosure),
         style=_style(),
         summary=summary,
         advice=_advice(summary),
-        dates=_dates(saved.submission_score),
-        requests=[_request(request) for request in saved.requests],
+        dates=_dates(stored.submission_score),
+        requests=[_request(request) for request in stored.requests],
         can_ask=any(grade_id(cell) == HEAD for cell in cells),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
-        stretches=[] if as_given else list(_stretches(cells, functions, saved, summary, budget)),
+        stretches=[] if as_given else list(_stretches(cells, functions, stored, summary, budget)),
     )
     return _environment().get_template("page.html.j2").render(vars(page))
 
@@ -187,14 +187,14 @@ def _style() -> Markup:
 # Functions and their points
 
 
-def _function(cell: Cell, saved: Saved, budget: formulas.FormulaBudget) -> Function:
+def _function(cell: Cell, stored: StoredGrades, budget: formulas.FormulaBudget) -> Function:
     """Return the page's data on one graded cell."""
     name = grade_id(cell) or cell.id
-    saved_cell = saved.cells.get(name, SavedCell())
+    stored_cell = stored.cells.get(name, StoredCell())
     report = _report(cell) if is_check(cell) else None
     call = call_of(cell) if is_check(cell) and not report else None
-    most, score = points_worth(cell), saved_cell.score
-    pending = report.pending if report and not saved_cell.has_manual_score else 0.0
+    most, score = points_worth(cell), stored_cell.score
+    pending = report.pending if report and not stored_cell.has_manual_score else 0.0
     standing = show.standing(report) if report else Status.BLOCKED
     return Function(
         id=name,
@@ -202,15 +202,15 @@ def _function(cell: Cell, saved: Saved, budget: formulas.FormulaBudget) -> Funct
         name=report.subject if report else call.subject if call else name,
         score=score,
         most=most,
-        waits=saved_cell.waits,
+        waits=stored_cell.waits,
         pending=_pending(report, pending) if report and pending else None,
-        has_manual_score=saved_cell.has_manual_score,
+        has_manual_score=stored_cell.has_manual_score,
         unwritten=report is not None
         and all(result.status == Status.BLOCKED for result in report.results),
-        comment=_markdown(saved_cell.comment, {}, budget) if saved_cell.comment else "",
+        comment=_markdown(stored_cell.comment, {}, budget) if stored_cell.comment else "",
         check=is_check(cell),
         report=report,
-        ending="" if report else _ending(cell, saved_cell),
+        ending="" if report else _ending(cell, stored_cell),
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         lost=most - score - pending,
         holds=score + pending >= most - 1e-9
@@ -247,12 +247,12 @@ def _report(cell: Cell) -> Report | None:
         return None
 
 
-def _ending(cell: Cell, saved_cell: SavedCell) -> str:
+def _ending(cell: Cell, stored_cell: StoredCell) -> str:
     """Return how a cell without a report ended: the last line that it left, or what nbgrader
     says of an answer.
     """
     if not is_check(cell):
-        return saved_cell.automatic or ""
+        return stored_cell.automatic or ""
     errors = [
         f"{out.ename}: {out.evalue}"
         for out in cell.get("outputs", [])
@@ -389,7 +389,7 @@ def _matrix(first_wrong: dict[str, Any], name: str) -> list[list[tuple[str, bool
 def _stretches(
     cells: list[Cell],
     functions: list[Function],
-    saved: Saved,
+    stored: StoredGrades,
     summary: outcome_cell.Summary | None,
     budget: formulas.FormulaBudget,
 ) -> Iterator[Prose | GivenCode | Work]:
@@ -410,7 +410,7 @@ def _stretches(
             continue
         # A cell that a person grades is both: written by the student, and worth points.
         if graded is None or is_answer(cell):
-            work.append(_student_cell(cell, saved, stops, budget))
+            work.append(_student_cell(cell, stored, stops, budget))
         if graded is not None:
             printed = list(_outputs(cell, budget)) if is_check(cell) else []
             yield Work(work, graded, printed, _checked_by(cell, graded))
@@ -433,10 +433,10 @@ def _given_code(cell: Cell, stops: set[str], budget: formulas.FormulaBudget) -> 
 
 
 def _student_cell(
-    cell: Cell, saved: Saved, stops: set[str], budget: formulas.FormulaBudget
+    cell: Cell, stored: StoredGrades, stops: set[str], budget: formulas.FormulaBudget
 ) -> StudentCell:
     """Return a cell for the student to write, with a grader's comment on it."""
-    comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
+    comment = stored.cells.get(grade_id(cell) or "", StoredCell()).comment
     comment_html = _markdown(comment, {}, budget) if comment else ""
     shown: list[Output] = []
     folded = text = code_text = ""

@@ -43,7 +43,14 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from autograder.course import deadlines, locks
 from autograder.course.config import Course, Exercise, UserError, masked
 from autograder.grades import database, late
-from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, SubmissionScore
+from autograder.grades.results import (
+    Deadline,
+    Kind,
+    Outcome,
+    StoredCell,
+    StoredGrades,
+    SubmissionScore,
+)
 
 # nbgrader logs each database error with a traceback; the user gets one line of ours instead.
 QUIET = logging.getLogger("autograder.nbgrader")
@@ -402,7 +409,7 @@ class Writer:
         """
         due = self._exercise(name).due
         asked = select(SUBMISSIONS.c.extension).where(
-            SUBMISSIONS.c.assignment_id == self._exercise(name).assignment
+            SUBMISSIONS.c.assignment_id == self._exercise(name).assignment_id
         )
         # A student without a submission has no row yet, but may have an extension.
         stored = [
@@ -415,32 +422,38 @@ class Writer:
         longest = max([*stored, *announced], default=timedelta())
         return (due + longest).replace(tzinfo=UTC)
 
-    def saved(
-        self, name: str, student: str, comment: Callable[[Saved], str] | None = None
-    ) -> Saved | None:
+    def read(self, name: str, student: str) -> StoredGrades | None:
         """Return a submission's present grades, including manual ones, or None if it is not graded.
 
-        The late penalty is the stored one. With `comment`, it is recomputed for the present due
-        date, and so is the automatic comment for what a person graded since; both are stored.
+        The late penalty is the stored one.
         """
 
-        def read() -> Saved | None:
-            submission = self._submission(name, student)
-            # nbgrader's own commands add a submission before it has any points.
-            if submission is None or not submission.is_graded():
-                return None
-            if comment:
-                before = submission.penalty, submission.automatic
-                submission.penalty = self._penalty(submission)
-                submission.automatic = comment(
-                    Saved(submission.submission_score(), submission.cells())
-                )
-                if (submission.penalty, submission.automatic) != before:
-                    self._write(submission)
-                self._update_other_penalties(submission)
-            return Saved(submission.submission_score(), submission.cells())
+        def work() -> StoredGrades | None:
+            submission = self._graded_submission(name, student)
+            return submission.stored() if submission else None
 
-        return self._in_transaction(name, student, read)
+        return self._in_transaction(name, student, work)
+
+    def refresh(
+        self, name: str, student: str, comment: Callable[[StoredGrades], str]
+    ) -> StoredGrades | None:
+        """Compute a submission's late penalty for the present due date, and its automatic comment
+        for what a person graded since; store both. Return the grades, or None if it is not graded.
+        """
+
+        def work() -> StoredGrades | None:
+            submission = self._graded_submission(name, student)
+            if submission is None:
+                return None
+            before = submission.penalty, submission.automatic
+            submission.penalty = self._penalty(submission)
+            submission.automatic = comment(submission.stored())
+            if (submission.penalty, submission.automatic) != before:
+                self._write(submission)
+            self._update_other_penalties(submission)
+            return submission.stored()
+
+        return self._in_transaction(name, student, work)
 
     def penalize(self, name: str, student: str) -> None:
         """Compute a submission's late penalty for the present due date, and store it."""
@@ -454,15 +467,15 @@ class Writer:
 
         self._in_transaction(name, student, work)
 
-    def save(
+    def write(
         self,
         name: str,
         student: str,
         outcome: Outcome,
         timestamp: datetime | None,
-        comment: Callable[[Saved], str] = lambda saved: "",
+        comment: Callable[[StoredGrades], str] = lambda stored: "",
         unchanged: Container[str] = (),
-    ) -> Saved:
+    ) -> StoredGrades:
         """Write a submission's points, time stamp and late penalty, all or nothing.
 
         A manual grade is kept. It is marked for review, as nbgrader does, unless the cell is among
@@ -479,19 +492,19 @@ class Writer:
             If the database accepts no writes.
         """
 
-        def write() -> Saved:
+        def work() -> StoredGrades:
             submission = self._submission(name, student) or self._add_submission(name, student)
             submission.timestamp = timestamp
             submission.deadline = self._deadline(submission)
             submission.take(outcome, unchanged)
             # In this order: the penalty needs the points, and the comment needs both.
             submission.penalty = self._penalty(submission)
-            submission.automatic = comment(Saved(submission.submission_score(), submission.cells()))
+            submission.automatic = comment(submission.stored())
             self._write(submission)
             self._update_other_penalties(submission)
-            return Saved(submission.submission_score(), submission.cells())
+            return submission.stored()
 
-        return self._in_transaction(name, student, write)
+        return self._in_transaction(name, student, work)
 
     def _in_transaction(self, name: str, student: str, work: Callable[[], Done]) -> Done:
         """Make one transaction of what is done; leave none open.
@@ -538,8 +551,8 @@ class Writer:
             commented = [*notebook.solution_cells, *notebook.task_cells]
             self._exercises[name] = _Exercise(
                 name=name,
-                assignment=notebook.assignment.id,
-                notebook=notebook.id,
+                assignment_id=notebook.assignment.id,
+                notebook_id=notebook.id,
                 due=notebook.assignment.duedate,
                 graded={cell.id: (cell.name, cell.max_score or 0.0) for cell in graded},
                 commented={cell.id: cell.name for cell in commented},
@@ -556,9 +569,9 @@ class Writer:
             )
             .join(NOTEBOOKS, NOTEBOOKS.c.assignment_id == SUBMISSIONS.c.id)
             .where(
-                SUBMISSIONS.c.assignment_id == exercise.assignment,
+                SUBMISSIONS.c.assignment_id == exercise.assignment_id,
                 SUBMISSIONS.c.student_id == student,
-                NOTEBOOKS.c.notebook_id == exercise.notebook,
+                NOTEBOOKS.c.notebook_id == exercise.notebook_id,
             )
         ).first()  # fmt: skip
         if row is None:
@@ -580,6 +593,12 @@ class Writer:
             rows.update({entry["cell_id"]: dict(entry) for entry in asked.mappings()})
         return submission
 
+    def _graded_submission(self, name: str, student: str) -> "_Submission | None":
+        """Return a submission's rows, or None if it has no grade."""
+        submission = self._submission(name, student)
+        # nbgrader's own commands add a submission before it has any points.
+        return submission if submission and submission.is_graded() else None
+
     def _add_submission(self, name: str, student: str) -> "_Submission":
         """Add a submission without points, and its student if necessary."""
         exercise, db = self._exercise(name), self.gradebook.db
@@ -590,14 +609,14 @@ class Writer:
         added = _Submission(exercise, student, new_uuid(), new_uuid(), extension=extension)
         values = {
             "id": added.id,
-            "assignment_id": exercise.assignment,
+            "assignment_id": exercise.assignment_id,
             "student_id": student,
             "extension": extension,
         }
         db.execute(insert(SUBMISSIONS).values(values))
         db.execute(
             insert(NOTEBOOKS).values(
-                id=added.notebook, assignment_id=added.id, notebook_id=exercise.notebook
+                id=added.notebook_id, assignment_id=added.id, notebook_id=exercise.notebook_id
             )
         )
         for table, rows, cells in (
@@ -605,7 +624,8 @@ class Writer:
             (COMMENTS, added.comments, exercise.commented),
         ):
             entries = [
-                {"id": new_uuid(), "cell_id": cell, "notebook_id": added.notebook} for cell in cells
+                {"id": new_uuid(), "cell_id": cell, "notebook_id": added.notebook_id}
+                for cell in cells
             ]
             if entries:
                 db.execute(insert(table), entries)
@@ -637,7 +657,7 @@ class Writer:
                 )
 
     def _write_penalty(self, submission: "_Submission") -> None:
-        row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == submission.notebook)
+        row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == submission.notebook_id)
         self.gradebook.db.execute(row.values(late_submission_penalty=submission.penalty))
 
     @property
@@ -666,7 +686,7 @@ class Writer:
             )
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
             .where(
-                SUBMISSIONS.c.assignment_id.in_(names.keys() - {submission.exercise.assignment}),
+                SUBMISSIONS.c.assignment_id.in_(names.keys() - {submission.exercise.assignment_id}),
                 SUBMISSIONS.c.student_id == submission.student,
             )
         )
@@ -707,8 +727,8 @@ class _Exercise:
     """An exercise in the gradebook: its name, ids, the due date, and its cells by id."""
 
     name: str
-    assignment: str
-    notebook: str
+    assignment_id: str
+    notebook_id: str
     due: datetime | None
     graded: dict[str, tuple[str, float]]
     commented: dict[str, str]
@@ -721,7 +741,7 @@ class _Submission:
     exercise: _Exercise
     student: str
     id: str
-    notebook: str
+    notebook_id: str
     timestamp: datetime | None = None
     extension: timedelta | None = None
     penalty: float | None = None
@@ -803,8 +823,12 @@ class _Submission:
             deadline=self.deadline,
         )
 
-    def cells(self) -> dict[str, SavedCell]:
-        """Return the part of `Saved` for each cell."""
+    def stored(self) -> StoredGrades:
+        """Return its grades as the gradebook has them."""
+        return StoredGrades(self.submission_score(), self.cells())
+
+    def cells(self) -> dict[str, StoredCell]:
+        """Return the grade of each cell."""
         cells: dict[str, dict[str, Any]] = {}
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
@@ -816,7 +840,7 @@ class _Submission:
             cells.setdefault(self.exercise.commented[cell], {}).update(
                 comment=row.get("manual_comment"), automatic=row.get("auto_comment")
             )
-        return {name: SavedCell(**parts) for name, parts in cells.items()}
+        return {name: StoredCell(**parts) for name, parts in cells.items()}
 
 
 def _score(row: Mapping[str, Any]) -> float:
@@ -886,14 +910,14 @@ def check_student(course: Course, student: str) -> None:
         )
 
 
-def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
+def rows(course: Course) -> list[tuple[dict[str, Any], StoredGrades]]:
     """Return every grade, by exercise and student.
 
     Returns
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still
-        needs a person; and what `Writer.saved` returns for it, without automatic comments.
+        needs a person; and what `Writer.read` returns for it, without automatic comments.
     """
     rule = late.Rule(course)
     with opened(course) as gradebook:
@@ -992,7 +1016,7 @@ def _row(
     penalty: float,
     most: float,
     deadline: Deadline,
-) -> tuple[dict[str, Any], Saved]:
+) -> tuple[dict[str, Any], StoredGrades]:
     score = sum(_score(cell) for cell in cells)
     row = {
         "assignment": entry.name,
@@ -1016,12 +1040,12 @@ def _row(
         row["needs_manual_grade"],
         deadline,
     )
-    saved_cells = {
-        cell["name"]: SavedCell(
+    stored_cells = {
+        cell["name"]: StoredCell(
             _score(cell), waits=_waits(cell), has_manual_score=cell["manual_score"] is not None
         )
         for cell in cells
     }
     for name, comment in comments.items():
-        saved_cells[name] = replace(saved_cells.get(name, SavedCell()), comment=comment)
-    return row, Saved(submission_score, saved_cells)
+        stored_cells[name] = replace(stored_cells.get(name, StoredCell()), comment=comment)
+    return row, StoredGrades(submission_score, stored_cells)

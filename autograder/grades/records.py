@@ -199,8 +199,8 @@ def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     from autograder.grades import gradebook
 
     pairs = []
-    for row, saved in gradebook.rows(course):
+    for row, stored in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
-        record = record and record.with_saved(saved)
+        record = record and record.with_stored(stored)
         pairs.append(({**row, "pending": record.pending if record else 0.0}, record))
     return pairs

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from autograder.checking.words import Message, joined
 from autograder.course.cells import Cell, call_of, grade_id, is_answer, is_check, is_locked
-from autograder.grades.results import Request, SavedCell
+from autograder.grades.results import Request, StoredCell
 from autograder.sanitize import text
 
 HEAD, CELL = "ask_regrade", "regrade"
@@ -109,7 +109,7 @@ def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
 
 
 def with_earlier_comments(
-    requests: Iterable[Request], earlier: Iterable[Request], saved: Mapping[str, SavedCell]
+    requests: Iterable[Request], earlier: Iterable[Request], stored: Mapping[str, StoredCell]
 ) -> list[Request]:
     """Return requests with the comments that were there before them: those are no answers.
 
@@ -119,13 +119,13 @@ def with_earlier_comments(
         As a submission has them now.
     earlier : iterable of Request
         As its last grading found them: the same request is not asked again.
-    saved : mapping
+    stored : mapping
         What the gradebook has on each cell.
     """
     known = {(request.function, request.text): request.before for request in earlier}
     result = []
     for request in requests:
-        now = saved.get(request.answer, SavedCell()).comment or ""
+        now = stored.get(request.answer, StoredCell()).comment or ""
         before = known.get((request.function, request.text), now)
         result.append(replace(request, before=before))
     return result

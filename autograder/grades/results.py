@@ -86,11 +86,11 @@ class Request:
         """Whether nobody has answered it."""
         return not self.reply
 
-    def with_reply(self, saved: "Mapping[str, SavedCell]") -> "Request":
+    def with_reply(self, stored: "Mapping[str, StoredCell]") -> "Request":
         """Return this request with the comment that the gradebook has now on its answer, if that
         is a new one.
         """
-        comment = saved.get(self.answer, SavedCell()).comment or ""
+        comment = stored.get(self.answer, StoredCell()).comment or ""
         return dataclasses.replace(self, reply=comment if comment != self.before else "")
 
 
@@ -175,7 +175,7 @@ class SubmissionScore:
 
 
 @dataclass(frozen=True)
-class SavedCell:
+class StoredCell:
     """The gradebook's data on one cell.
 
     A graded cell has its `score` of `points`, whether it `waits` for a person, and whether one gave
@@ -240,7 +240,7 @@ class Disclosure:
 
 
 @dataclass
-class Saved:
+class StoredGrades:
     """The gradebook's data on a submission: its score, and the data on each cell, by grade id.
 
     Two parts are not from there: `requests` are the student's regrade requests, and `disclosure` is
@@ -248,7 +248,7 @@ class Saved:
     """
 
     submission_score: SubmissionScore
-    cells: dict[str, SavedCell] = field(default_factory=dict)
+    cells: dict[str, StoredCell] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     disclosure: Disclosure | None = None
 
@@ -307,28 +307,28 @@ class Record:
         """Return what its pending points need of a machine, as checks name it."""
         return sorted({need for cell in self.cells.values() for need in cell.waits_for()})
 
-    def with_saved(self, saved: Saved) -> "Record":
+    def with_stored(self, stored: StoredGrades) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no
         longer pending.
         """
-        requests = [request.with_reply(saved.cells) for request in self.requests]
+        requests = [request.with_reply(stored.cells) for request in self.requests]
         return dataclasses.replace(
             self,
-            cells=with_manual_points(self.cells, saved.cells),
+            cells=with_manual_points(self.cells, stored.cells),
             requests=requests,
-            **vars(saved.submission_score),
+            **vars(stored.submission_score),
         )
 
 
 def with_manual_points(
-    cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]
+    cells: Mapping[str, CellResult], stored: Mapping[str, StoredCell]
 ) -> dict[str, CellResult]:
     """Return the results of cells with what the gradebook says that a person did, or still has
     to do.
     """
     results = {}
     for name, cell in cells.items():
-        now = saved.get(name, SavedCell())
+        now = stored.get(name, StoredCell())
         if now.has_manual_score:
             cell = dataclasses.replace(cell, manual_points=now.score, pending=0.0)
         else:

@@ -37,7 +37,7 @@ from autograder.grades.results import (
     Kind,
     Outcome,
     Record,
-    Saved,
+    StoredGrades,
     SubmissionScore,
     with_manual_points,
 )
@@ -93,7 +93,7 @@ class _Task:
     submission: Submission
     unit: Unit
     record: Record | None = None
-    saved: Saved | None = None
+    stored: StoredGrades | None = None
     kept: bool = False
     tries: int = 0
     overran: bool = False
@@ -278,7 +278,7 @@ class Batch:
         task = _Task(submission, unit, submitted=unit.stamp or "")
         self._keep_work(unit)
         if not (self.options.force or self.options.redraw):
-            task.record, task.saved = self._current(submission, unit)
+            task.record, task.stored = self._current(submission, unit)
             task.kept = task.record is not None
         # A submission that is graded again keeps its seed: the same work gets the same points.
         unit.seed, unit.guest_seed = self.seeds.for_submission(
@@ -313,7 +313,9 @@ class Batch:
         record = record_of(self.course, unit.student, unit.assignment)
         return record.seed if record and record.submission_digest == unit.digest else None
 
-    def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
+    def _current(
+        self, submission: Submission, unit: Unit
+    ) -> tuple[Record | None, StoredGrades | None]:
         """Return the record of a submission that need not be graded again, and its present data
         in the gradebook.
         """
@@ -328,18 +330,18 @@ class Batch:
             return None, None
         # The due date or a manual grade may be new, and the penalty and the comment follow from it.
         with self.timer("database"):
-            now = self.writer.saved(
+            now = self.writer.refresh(
                 submission.exercise.name, submission.student, functools.partial(_comment, record)
             )
         # Someone has removed the submission from the gradebook.
         if now is None:
             return None, None
-        record = self._with_current_requests(submission, unit, record, now).with_saved(now)
+        record = self._with_current_requests(submission, unit, record, now).with_stored(now)
         now.requests = record.requests
         return record, now
 
     def _with_current_requests(
-        self, submission: Submission, unit: Unit, record: Record, saved: Saved
+        self, submission: Submission, unit: Unit, record: Record, stored: StoredGrades
     ) -> Record:
         """Return a record with the regrade requests that its submission has now, and write it if
         these are others.
@@ -351,7 +353,9 @@ class Batch:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.request_cells[name] = requests.answers_in(released.cells)
         asked = requests.with_earlier_comments(
-            requests.parsed(unit.request, self.request_cells[name])[0], record.requests, saved.cells
+            requests.parsed(unit.request, self.request_cells[name])[0],
+            record.requests,
+            stored.cells,
         )
         if asked != record.requests:
             record = dataclasses.replace(record, requests=asked)
@@ -371,11 +375,11 @@ class Batch:
         timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
         with self.timer("database"):
-            task.saved = self._save(unit, outcome, timestamp)
+            task.stored = self._save(unit, outcome, timestamp)
         self.timer.add(outcome.seconds)
         with self.timer("files"):
-            task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
-            task.saved.requests = task.record.requests
+            task.record = self._record(task, outcome, task.stored).with_stored(task.stored)
+            task.stored.requests = task.record.requests
             paths = self.course.paths_of(unit.student, unit.assignment)
             for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -395,13 +399,13 @@ class Batch:
         if self.log and task.record:
             self.log.write(task.record, outcome)
 
-    def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None) -> Saved:
+    def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None) -> StoredGrades:
         unchanged = _unchanged(
             self.course.paths_of(unit.student, unit.assignment).notebook, outcome
         )
         comment = functools.partial(_comment, outcome)
         try:
-            return self.writer.save(
+            return self.writer.write(
                 unit.assignment, unit.student, outcome, timestamp, comment, unchanged
             )
         except gradebook.GradeRefused as error:  # only this submission; only its record says so
@@ -410,13 +414,13 @@ class Batch:
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
             )
             most = sum(cell.max_points for cell in outcome.cells.values())
-            return Saved(SubmissionScore(0.0, most, needs_manual_grade=True))
+            return StoredGrades(SubmissionScore(0.0, most, needs_manual_grade=True))
 
-    def _record(self, task: _Task, outcome: Outcome, saved: Saved) -> Record:
+    def _record(self, task: _Task, outcome: Outcome, stored: StoredGrades) -> Record:
         unit = task.unit
         earlier = record_of(self.course, unit.student, unit.assignment)
         asked = requests.with_earlier_comments(
-            outcome.requests, earlier.requests if earlier else [], saved.cells
+            outcome.requests, earlier.requests if earlier else [], stored.cells
         )
         return Record(
             student=unit.student,
@@ -434,7 +438,7 @@ class Batch:
             requests=asked,
             versions=outcome.versions,
             history=records.history(self.course.paths_of(unit.student, unit.assignment).record),
-            **vars(saved.submission_score),
+            **vars(stored.submission_score),
         )
 
     def _reread(self, tasks: list[_Task]) -> None:
@@ -442,14 +446,14 @@ class Batch:
         days is known now.
         """
         for task in tasks if self.writer.has_free_days else ():
-            if not (task.saved and task.record and task.saved.submission_score.seconds_late):
+            if not (task.stored and task.record and task.stored.submission_score.seconds_late):
                 continue
-            now = self.writer.saved(task.submission.exercise.name, task.submission.student)
+            now = self.writer.read(task.submission.exercise.name, task.submission.student)
             if now:
-                now.requests = task.saved.requests
-                task.saved = now
+                now.requests = task.stored.requests
+                task.stored = now
                 # In place, because `run` has yielded this very record already.
-                vars(task.record).update(vars(task.record.with_saved(now)))
+                vars(task.record).update(vars(task.record.with_stored(now)))
 
     # The second pass.
 
@@ -475,18 +479,18 @@ class Batch:
 
     def _prepare_page(self, task: _Task) -> None:
         """Add what a page discloses of the draws, and write the exchange's files next to it."""
-        if task.saved and task.record and task.fingerprints:
-            task.saved.disclosure = disclosure(self.seeds, task.record, task.fingerprints)
+        if task.stored and task.record and task.fingerprints:
+            task.stored.disclosure = disclosure(self.seeds, task.record, task.fingerprints)
         self._write_exchange_files(task)
         task.tries = 0  # those of grading do not count for the page
 
     def _needs_page(self, task: _Task) -> bool:
         """Tell whether a submission has no page that agrees with the gradebook."""
-        if task.saved is None:
+        if task.stored is None:
             return False
         try:
             with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
-                return made_of(page.read(MOST_HEAD)) != task.saved.digest()
+                return made_of(page.read(MOST_HEAD)) != task.stored.digest()
         except OSError:
             return True
 
@@ -525,15 +529,17 @@ class Batch:
             notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
             return RuntimeError(f"{type(error).__name__}: {error}")
-        assert task.saved is not None
-        arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
+        assert task.stored is not None
+        arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.stored
         # Nothing was graded: no worker is started only for pages, unless workers stay (`watch`).
         if self.backend is None and not self.options.early:
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
 
-    def _page_here(self, exercise: Exercise, unit: Unit, notebook: str, saved: Saved) -> Any:
+    def _page_here(
+        self, exercise: Exercise, unit: Unit, notebook: str, stored: StoredGrades
+    ) -> Any:
         """Make a page in this process; return it, or the exception that it raised."""
         from autograder.grading.worker import page
 
@@ -541,7 +547,7 @@ class Batch:
             try:
                 limits = self.worker_config.limits_of(unit.assignment)
                 locales = archive.locales(exercise)
-                return page(unit, notebook, saved, limits, locales)
+                return page(unit, notebook, stored, limits, locales)
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
@@ -575,13 +581,13 @@ def _released(task: _Task) -> Any:
     return nbformat.read(task.submission.exercise.notebook, as_version=4)
 
 
-def _comment(result: Outcome | Record, saved: Saved) -> str:
+def _comment(result: Outcome | Record, stored: StoredGrades) -> str:
     """Return the automatic comment in the gradebook: why the checks gave no more points.
 
     It does not repeat what a person still has to do: the gradebook says so next to it, and it
     changes there.
     """
-    cells = with_manual_points(result.cells, saved.cells)
+    cells = with_manual_points(result.cells, stored.cells)
     checked = {
         name: dataclasses.replace(cell, waits=False)
         for name, cell in cells.items()

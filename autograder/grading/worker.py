@@ -38,7 +38,7 @@ from autograder.course.config import edition_of
 from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
 from autograder.grades import requests
-from autograder.grades.results import CellResult, Kind, Outcome, Saved
+from autograder.grades.results import CellResult, Kind, Outcome, StoredGrades
 from autograder.grading.file_kinds import encoding_notes
 from autograder.grading.judge import Checked, Judge, killed_after
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
@@ -133,14 +133,14 @@ class Worker:
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
         return ungraded(self.released[unit.assignment][self._language_here(unit)], fault)
 
-    def page(self, unit: Unit, notebook: str, saved: Saved) -> tuple[str, float]:
+    def page(self, unit: Unit, notebook: str, stored: StoredGrades) -> tuple[str, float]:
         """Return the feedback page of a graded notebook, with what the gradebook says of it, and
         how long it took.
         """
         start = time.perf_counter()
         limits, locales = self.limits[unit.assignment], self.locales[unit.assignment]
         with _bounded():
-            html = page(unit, notebook, saved, limits, locales)
+            html = page(unit, notebook, stored, limits, locales)
         return html, time.perf_counter() - start
 
     def apply(self, unit: Unit, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -246,7 +246,7 @@ def versions() -> dict[str, str]:
 
 
 def page(
-    unit: Unit, notebook: str, saved: Saved, limits: Limits, locales: zipfile.Path | None
+    unit: Unit, notebook: str, stored: StoredGrades, limits: Limits, locales: zipfile.Path | None
 ) -> str:
     """Return the feedback page of a graded notebook, in its language, with what the gradebook
     says of it.
@@ -258,7 +258,7 @@ def page(
     with words.use(words.language_of(graded), locales):
         return render(
             graded,
-            saved,
+            stored,
             assignment=unit.assignment,
             student=unit.student,
             most_mb=limits.graded_mb,

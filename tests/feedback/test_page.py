@@ -32,7 +32,14 @@ from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
 from autograder.grades import gradebook
-from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCell, SubmissionScore
+from autograder.grades.results import (
+    CellResult,
+    Kind,
+    Outcome,
+    StoredCell,
+    StoredGrades,
+    SubmissionScore,
+)
 from autograder.sanitize import outputs
 
 STUDENT = "ada"
@@ -73,19 +80,19 @@ def graded(tmp_path_factory):
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
         comment = "The reasons, which the page tells in its own way."
-        writer.save(exercise.name, STUDENT, outcome, None, lambda saved: comment)
+        writer.write(exercise.name, STUDENT, outcome, None, lambda stored: comment)
         book.find_comment("proof", exercise.name, exercise.name, STUDENT).manual_comment = COMMENT
         book.db.commit()
-        saved = writer.saved(exercise.name, STUDENT)
-    return course, notebook, saved
+        stored = writer.read(exercise.name, STUDENT)
+    return course, notebook, stored
 
 
 def page_of(graded, *cells, **more):
     """Return the page of the graded notebook, with more cells in it."""
-    _, notebook, saved = graded
+    _, notebook, stored = graded
     notebook = copy.deepcopy(notebook)
     notebook.cells += cells
-    return render(notebook, saved, **{"assignment": "01-toy", "student": STUDENT, **more})
+    return render(notebook, stored, **{"assignment": "01-toy", "student": STUDENT, **more})
 
 
 def body(page):
@@ -120,10 +127,10 @@ def test_a_page_is_the_same_each_time(graded):
 
 
 def test_one_students_comment_is_not_on_anothers_page(graded):
-    course, notebook, saved = graded
-    cells = {name: replace(cell, comment=None) for name, cell in saved.cells.items()}
+    course, notebook, stored = graded
+    cells = {name: replace(cell, comment=None) for name, cell in stored.cells.items()}
     assert "The proof is short" in page_of(graded)
-    assert "The proof is short" not in page_of((course, notebook, replace(saved, cells=cells)))
+    assert "The proof is short" not in page_of((course, notebook, replace(stored, cells=cells)))
 
 
 def test_the_gradebooks_version_is_asked_for_here_only_while_it_is_opened(graded):
@@ -206,9 +213,12 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **score_fields):
     notebook = new_notebook(
         cells=[*head_cells, text, answer, *cells, checked(*results, score=score)]
     )
-    cells_saved = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
-    saved = Saved(SubmissionScore(score, 6.0, **score_fields), cells_saved)
-    return body(render(notebook, saved, assignment="01-sums", student="ada"))
+    stored_cells = {
+        "check_add": StoredCell(score, 6.0),
+        "add": StoredCell(automatic="The reasons."),
+    }
+    stored = StoredGrades(SubmissionScore(score, 6.0, **score_fields), stored_cells)
+    return body(render(notebook, stored, assignment="01-sums", student="ada"))
 
 
 def said_of(kind, reason, notes=(), evidence=(), stops=()):
@@ -319,8 +329,8 @@ def test_a_report_that_is_none_costs_no_page(report):
     cell = checked(PASSED)
     cell.outputs[0]["data"][MIME] = report
     cell.outputs.insert(0, outputs.new_output("stream", name="stdout", text="first\n<b>last</b>\n"))
-    saved = Saved(SubmissionScore(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
-    page = body(render(new_notebook(cells=[cell]), saved, assignment="01-sums", student="ada"))
+    stored = StoredGrades(SubmissionScore(2.0, 6.0), {"check_add": StoredCell(2.0, 6.0)})
+    page = body(render(new_notebook(cells=[cell]), stored, assignment="01-sums", student="ada"))
     assert "<b>last</b>" in text_of(page.select_one(".card")) and "checks.run" in text_of(
         page.select_one(".check")
     )
@@ -361,9 +371,11 @@ def test_lateness_is_a_sentence(seconds, words):
 
 
 def test_a_manual_comment_is_at_its_answer_and_on_the_first_screen(graded):
-    course, notebook, saved = graded
-    proof = replace(saved.cells["proof"], score=2.0, waits=False, has_manual_score=True)
-    page = body(page_of((course, notebook, replace(saved, cells={**saved.cells, "proof": proof}))))
+    course, notebook, stored = graded
+    proof = replace(stored.cells["proof"], score=2.0, waits=False, has_manual_score=True)
+    page = body(
+        page_of((course, notebook, replace(stored, cells={**stored.cells, "proof": proof})))
+    )
     (pair,) = page.select("#at-proof")
     assert "Because" in text_of(pair) and "The proof is short." in text_of(
         pair.select_one(".comment")

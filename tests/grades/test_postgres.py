@@ -356,8 +356,8 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
             writer.gradebook.db.execute(text("SELECT 1"))
 
     monkeypatch.setattr(writer.gradebook.db, "commit", commit_and_drop)
-    saved = writer.save("01-toy", "ada", outcome(3.0), None)
-    assert drops and saved.submission_score.score == 3.0 and saved == writer.saved("01-toy", "ada")
+    stored = writer.write("01-toy", "ada", outcome(3.0), None)
+    assert drops and stored.submission_score.score == 3.0 and stored == writer.read("01-toy", "ada")
     rows = contents(writer.course.db_url)
     assert (
         len(rows["submitted_assignment"])
@@ -380,9 +380,9 @@ def test_a_grader_that_lost_the_lock_writes_nothing(writer, server, monkeypatch)
             UserError,
             match="dropped, and eve@grader2, process 7, since 10:15 UTC now grades into it",
         ):
-            writer.save("01-toy", "ada", outcome(3.0), None)
+            writer.write("01-toy", "ada", outcome(3.0), None)
     assert contents(writer.course.db_url)["submitted_assignment"] == []
-    writer.save("01-toy", "ada", outcome(3.0), None)  # the other is gone
+    writer.write("01-toy", "ada", outcome(3.0), None)  # the other is gone
 
 
 @contextlib.contextmanager
@@ -407,10 +407,10 @@ def test_the_name_of_a_grader_fits_into_application_name(monkeypatch):
 def test_a_row_that_the_database_refuses_stops_no_other(writer):
     # SQLite counts nothing
     with pytest.raises(gradebook.GradeRefused, match="value too long for type character varying"):
-        writer.save("01-toy", "x" * 140, outcome(3.0), None)
+        writer.write("01-toy", "x" * 140, outcome(3.0), None)
     with pytest.raises(gradebook.GradeRefused, match="NUL"):
-        writer.save("01-toy", "ben", outcome(3.0), None, comment=lambda saved: "\0")
-    writer.save("01-toy", "ada", outcome(3.0), None)
+        writer.write("01-toy", "ben", outcome(3.0), None, comment=lambda stored: "\0")
+    writer.write("01-toy", "ada", outcome(3.0), None)
     assert set(scores(writer.course)) == {"ada"}
 
 
@@ -571,7 +571,7 @@ def test_the_command_of_the_page_copies_a_gradebook(tmp_path):
 def test_the_ways_of_the_page_without_a_password_in_the_address(
     writer, server, tmp_path, monkeypatch
 ):
-    writer.save("01-toy", "ada", outcome(3.0), None)
+    writer.write("01-toy", "ada", outcome(3.0), None)
     name = writer.gradebook.engine.url.database
     passwords, services = tmp_path / ".pgpass", tmp_path / "services"
     quoted = SECRET.replace(":", "\\:")

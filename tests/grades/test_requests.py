@@ -17,7 +17,7 @@ from autograder.course import cells, deadlines
 from autograder.course.config import Course, UserError
 from autograder.grades import late, records, report, requests
 from autograder.grades.records import record_of
-from autograder.grades.results import Request, SavedCell
+from autograder.grades.results import Request, StoredCell
 from autograder.grading import submissions
 from autograder.grading.notebook import MOST_CELLS
 
@@ -128,10 +128,10 @@ def test_a_notebook_of_an_older_release_has_no_requests():
 
 
 def test_an_earlier_comment_is_no_answer_to_a_new_request():
-    saved = {"add": SavedCell(comment="Well done.")}
-    (new,) = requests.with_earlier_comments([Request("add", "add", "why")], [], saved)
-    assert new.before == "Well done." and new.with_reply(saved).open
-    later = {"add": SavedCell(comment="Well done. You are right: 4 points.")}
+    stored = {"add": StoredCell(comment="Well done.")}
+    (new,) = requests.with_earlier_comments([Request("add", "add", "why")], [], stored)
+    assert new.before == "Well done." and new.with_reply(stored).open
+    later = {"add": StoredCell(comment="Well done. You are right: 4 points.")}
     assert not new.with_reply(later).open
     # the same notebook, graded once more
     (again,) = requests.with_earlier_comments([Request("add", "add", "why")], [new], later)

@@ -13,7 +13,7 @@ from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.grades.results import CellResult, Kind, Record, Saved, SubmissionScore
+from autograder.grades.results import CellResult, Kind, Record, StoredGrades, SubmissionScore
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -232,8 +232,8 @@ def test_any_json_is_a_record_that_can_be_written_or_none(value, index):
 
 
 def test_the_scores_of_today_go_into_a_record():
-    record = from_text(json.dumps(OLD)).with_saved(
-        Saved(SubmissionScore(2.5, 7.0, needs_manual_grade=True))
+    record = from_text(json.dumps(OLD)).with_stored(
+        StoredGrades(SubmissionScore(2.5, 7.0, needs_manual_grade=True))
     )
     assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (
         2.5,

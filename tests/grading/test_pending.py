@@ -35,8 +35,8 @@ from autograder.grades.results import (
     CellResult,
     Kind,
     Record,
-    Saved,
-    SavedCell,
+    StoredCell,
+    StoredGrades,
     SubmissionScore,
 )
 from autograder.grading import batch
@@ -310,8 +310,10 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     assert line == (
         "double: 7 pending (not lost), because these checks need a machine with a GPU and Triton"
     )
-    settled = record.with_saved(
-        Saved(SubmissionScore(9.0, 10.0), {"check": SavedCell(has_manual_score=True, score=9.0)})
+    settled = record.with_stored(
+        StoredGrades(
+            SubmissionScore(9.0, 10.0), {"check": StoredCell(has_manual_score=True, score=9.0)}
+        )
     )
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
     assert (
@@ -319,12 +321,14 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         == reasons.lines_of(from_text(to_text(settled)))
         == ["double −1: graded by a person"]
     )
-    whole = record.with_saved(
-        Saved(SubmissionScore(10.0, 10.0), {"check": SavedCell(has_manual_score=True, score=10.0)})
+    whole = record.with_stored(
+        StoredGrades(
+            SubmissionScore(10.0, 10.0), {"check": StoredCell(has_manual_score=True, score=10.0)}
+        )
     )
     assert (
         reasons.lines_of(whole) == []
-        and reasons.lines_of(whole.with_saved(Saved(SubmissionScore(3.0, 10.0)))) != []
+        and reasons.lines_of(whole.with_stored(StoredGrades(SubmissionScore(3.0, 10.0)))) != []
     )
 
 

@@ -20,7 +20,7 @@ from autograder.course.config import ROOT, Course, UserError
 from autograder.course.seeds import Origin, Seeds
 from autograder.feedback.bare_page import DISCLOSED, disclosed, disclosed_in, made_of
 from autograder.grades.records import from_text
-from autograder.grades.results import Disclosure, Saved, SavedCell, SubmissionScore
+from autograder.grades.results import Disclosure, StoredCell, StoredGrades, SubmissionScore
 from autograder.grading import recompute, worker
 
 DIGEST = "ab" * 32
@@ -187,9 +187,11 @@ def page_with(data):
 def test_a_page_says_what_was_written_and_an_old_page_stays_up_to_date():
     disclosure = shown(files={'a "name" <b>\udcff': DIGEST}, stamp="now & then")
     assert disclosed_in(page_with(disclosure)) == disclosure and disclosed_in("<meta>") is None
-    saved = Saved(SubmissionScore(1.0, 2.0), {"add": SavedCell(1.0, 2.0, has_manual_score=True)})
+    stored = StoredGrades(
+        SubmissionScore(1.0, 2.0), {"add": StoredCell(1.0, 2.0, has_manual_score=True)}
+    )
     before = "0954c8f5b7e8fe54"  # of a page that has no disclosure, when fields had other names
-    assert saved.digest() == before != dataclasses.replace(saved, disclosure=disclosure).digest()
+    assert stored.digest() == before != dataclasses.replace(stored, disclosure=disclosure).digest()
 
 
 def changed(**parts):
