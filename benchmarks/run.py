@@ -16,6 +16,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -60,50 +61,82 @@ def measure_class(options, known):
             yield known
 
 
+@dataclass
+class OwnGrading:
+    """How the course's command graded a class: what other graders are compared with.
+
+    Attributes
+    ----------
+    about : str
+        The exercise and the kind of the class.
+    n : int
+        Its students.
+    seconds : float
+    points : dict
+        What each student got for each cell.
+    waiting : dict
+        The points that wait for a GPU, by cell.
+    """
+
+    about: str
+    n: int
+    seconds: float
+    students: list
+    points: dict
+    waiting: dict
+
+    def compare(self, who, count, timing, points):
+        """Print how long another grader took for `count` of the students, and return that with the
+        seconds for all n; end with an error if its grades are others.
+        """
+        _expect_right_full(who, self.students, points, self.waiting)
+        partial = _expect_same(self.about, who, self.points, points)
+        of_n = timing["fixed"] + self.n * timing["each"]
+        out.print(
+            f"  {who}: {count} in {timing['seconds']:.1f} s; {self.n} take {timing['fixed']:.1f} s "
+            f"+ {self.n} x {timing['each']:.2f} s = {of_n:.0f} s, {of_n / self.seconds:.1f} times "
+            "ours"
+        )
+        for line in partial:
+            out.print(f"    other parts of the points (ours, theirs): {line}")
+        return {**timing, "count": count, "of_n": of_n, "partial": partial}
+
+
 def one_class(options, name, kind):
     """Return what grading one class took, with ours and with nbgrader; end with an error if the
     grades are wrong.
     """
-    n, m, load = options.n, min(options.m, options.n), os.getloadavg()[0]
+    load = os.getloadavg()[0]
+    n = options.n
+    m = min(options.m, n)  # nbgrader is too slow for all of them
     submitted, students = make_class(options, name, kind, n)
+    folders = [submitted / student.name for student in students]
+
     into = options.work / "ours"
-    ours = [graders.grade_ours(name, submitted, into, options.jobs) for _ in range(options.repeat)]
-    seconds = statistics.median(ours)
+    runs = [graders.grade_ours(name, submitted, into, options.jobs) for _ in range(options.repeat)]
+    seconds = statistics.median(runs)
     out.print(
         f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs"
     )
-    points = graders.scores(into)
+    points, waiting = graders.scores(into), _waiting(into, name)
     _expect_whole_class(into, name, points, n)
-    waiting = _waiting(into, name)
     _expect_right_full("ours", students, points, waiting)
+    ours = OwnGrading(f"{name}, {kind}", n, seconds, students, points, waiting)
 
-    def compared(who, count, found, theirs):
-        """Complete what nbgrader took, and print it; its grades have to be the same."""
-        _expect_right_full(who, students, theirs, waiting)
-        partial = _expect_same(f"{name}, {kind}", who, points, theirs)
-        found.update(count=count, of_n=found["fixed"] + n * found["each"], partial=partial)
-        out.print(
-            f"  {who}: {count} in {found['seconds']:.1f} s; {n} take {found['fixed']:.1f} s + {n} "
-            f"x {found['each']:.2f} s = {found['of_n']:.0f} s, {found['of_n'] / seconds:.1f} "
-            "times ours"
-        )
-        for line in partial:
-            out.print(f"    other parts of the points (ours, theirs): {line}")
-        return found
+    course = options.work / "stock"
+    graders.stock_course(course, name, folders[:m])
+    timing = graders.grade_stock(course, name)
+    stock = ours.compare("nbgrader", m, timing, graders.scores(course))
 
-    folder, folders = options.work / "stock", [submitted / student.name for student in students]
-    graders.stock_course(folder, name, folders[:m])
-    stock = compared("nbgrader", m, graders.grade_stock(folder, name), graders.scores(folder))
     parallel = {}
     for processes in options.processes:
         count = max(m, 2 * processes)  # two for each: the time between them is what one takes
-        found, theirs = graders.grade_stock_in_parallel(folder, name, folders[:count], processes)
-        parallel[str(processes)] = compared(
-            f"nbgrader in {processes} processes", count, found, theirs
-        )
+        timing, theirs = graders.grade_stock_in_parallel(course, name, folders[:count], processes)
+        who = f"nbgrader in {processes} processes"
+        parallel[str(processes)] = ours.compare(who, count, timing, theirs)
     best = min(parallel, key=lambda number: parallel[number]["of_n"], default=None)
     return {
-        "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel,
+        "n": n, "jobs": options.jobs, "ours_seconds": runs, "stock": stock, "parallel": parallel,
         "best": best, "cells": len(points), "date": _today(), "load": load,
     }  # fmt: skip
 
