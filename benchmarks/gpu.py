@@ -94,13 +94,25 @@ class Run:
         What became of each part, in one line.
     failed : dict
         {(part, case): why} of what went wrong.
+
+    Raises
+    ------
+    LookupError
+        If there is no device, or the record is of another one.
     """
 
     def __init__(self, path, budget):
         self.end = time.monotonic() + budget - RESERVED
         self.worker = None
         self.outcome, self.failed, self.seconds = {}, {}, {}
-        self.record = Record(path, self.ask("machine"), gpu_compile.digests())
+        machine = self.ask("machine")
+        self.record = Record(path, machine, gpu_compile.digests())
+        if "device" in self.record.lost:
+            self.close()
+            raise LookupError(
+                f"{path} is of another device than {machine['device']}. Name a file for this one, "
+                "such as: --record book/data/gpu-NAME.json"
+            )
 
     def ask(self, *question):
         """Ask the process that measures, which is started if there is none; return its answer.
@@ -170,6 +182,8 @@ class Run:
         try:
             cases = self.ask(part)
         except (LookupError, *FAULTS) as error:
+            if self.ran_out_of_time(error):
+                return False
             self.fail(part, "its cases", error)
             return True
         shown = progress.add_task(part, total=len(cases), completed=len(self.record.done(part)))
@@ -187,14 +201,17 @@ class Run:
                 absent = str(error)
                 break
             except FAULTS as error:
-                # The budget is over, not the patience with this case: it has not failed.
-                if isinstance(error, TimeoutError) and time.monotonic() >= self.end:
+                if self.ran_out_of_time(error):
                     break
                 self.fail(part, case, error)
             longest = max(longest, time.monotonic() - now)
             progress.update(shown, completed=len(self.record.done(part)))
         progress.update(shown, description=part)
         return self.conclude(part, len(cases), absent)
+
+    def ran_out_of_time(self, error):
+        """Tell whether an error only says that the budget is over: then the case has not failed."""
+        return isinstance(error, TimeoutError) and time.monotonic() >= self.end
 
     def conclude(self, part, count, absent):
         """Note the outcome of a part after its turn; return whether there is nothing more to be

@@ -152,12 +152,15 @@ def _expect_same(about, who, ours, theirs):
 
 
 def _waiting(into, name):
-    """Return the points that wait for a GPU, by cell: no grader on this machine can give them."""
+    """Return the points that wait for a GPU, by cell: no grader on this machine can give them.
+
+    After a mistake fewer wait than in a right answer, whose points count here.
+    """
     waiting = {}
     for record in _read_records(into, name):
-        for cell, own in record["cells"].items():
-            if own["pending"]:
-                waiting[cell] = own["pending"]
+        for cell, outcome in record["cells"].items():
+            if outcome["pending"]:
+                waiting[cell] = max(outcome["pending"], waiting.get(cell, 0))
     return waiting
 
 

@@ -57,7 +57,8 @@ from autograder.sanitize.text import line, printed
 
 REMEMBERED = 500
 """How many texts are cached as HTML; a course has a few hundred."""
-LINES_OF_GIVEN = 60
+TITLE_LENGTH = 60
+"""How many characters of a cell's first line are its title, when it is folded."""
 PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
 HEADING_TAG = re.compile(r"<(/?)h([1-6])\b")
@@ -427,7 +428,7 @@ def _prose(cell: Cell) -> Prose:
 
 def _given_code(cell: Cell, stops: set[str], budget: formulas.FormulaBudget) -> GivenCode:
     """Return code of the course, and its outputs."""
-    title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
+    title = cell.source.strip().partition("\n")[0][:TITLE_LENGTH]
     code_text = Markup(code.block(cell.source))
     return GivenCode(cell.id, title, code_text, list(_outputs(cell, budget)), stop=cell.id in stops)
 
@@ -450,7 +451,7 @@ def _student_cell(
             and not is_answer(cell)
             and all(line.startswith("#") for line in lines)
         ):
-            folded = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
+            folded = lines[0].lstrip("# ")[:TITLE_LENGTH]
         code_text = Markup(code.block(printed(cell.source)))
     elif cell.cell_type == "markdown":
         text = _markdown(cell.source, cell.get("attachments", {}), budget)

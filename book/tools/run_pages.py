@@ -269,24 +269,29 @@ def discard_stderr():
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def executed(pool, notebooks):
+def executed(notebooks):
     """Yield each page with what `execute` returns: several at once, and then one by one those
     that measure time.
+
+    If a process ends, the pool stops, and nothing tells which page ended it: all pages that had not
+    run then also run one by one.
     """
     alone = [page for page, notebook in notebooks.items() if measures_time(notebook)]
-    jobs = {
-        pool.submit(execute, page, notebook): page
-        for page, notebook in notebooks.items()
-        if page not in alone
-    }
-    for job in as_completed(jobs):
-        page = jobs[job]
-        try:
-            yield page, job.result()
-        except BrokenProcessPool:
-            yield page, (None, 0.0, PageFailure(f"book/{page.name}: {ENDED}"))
+    together = [page for page in notebooks if page not in alone]
+    processes = min(len(together), os.cpu_count() or 1) or 1
+    with ProcessPoolExecutor(processes, initializer=discard_stderr) as pool:
+        jobs = {pool.submit(execute, page, notebooks[page]): page for page in together}
+        for job in as_completed(jobs):
+            try:
+                yield jobs[job], job.result()
+            except BrokenProcessPool:
+                alone.append(jobs[job])
     for page in alone:
-        yield page, pool.submit(execute, page, notebooks[page]).result()
+        with ProcessPoolExecutor(1, initializer=discard_stderr) as pool:
+            try:
+                yield page, pool.submit(execute, page, notebooks[page]).result()
+            except BrokenProcessPool:
+                yield page, (None, 0.0, PageFailure(f"book/{page.name}: {ENDED}"))
 
 
 def outdated(notebooks):
@@ -368,17 +373,15 @@ def run_stale(stale, notebooks, digests, outputs, report):
     # The longest first, so that the last one is short.
     stale = sorted(stale, key=outputs.expected_seconds, reverse=True)
     failures = []
-    processes = min(len(stale), os.cpu_count() or 1) or 1
-    with ProcessPoolExecutor(processes, initializer=discard_stderr) as pool:
-        results = executed(pool, {page: notebooks[page] for page in stale})
-        for number, (page, (notebook, seconds, failure)) in enumerate(results, 1):
-            report(f"{number} of {len(stale)} run")
-            if failure:
-                failures.append(failure)
-                outputs.store(page, notebooks[page], seconds)
-            else:
-                stamp = {"digest": digests[page], "seconds": round(seconds, 1)}
-                outputs.store(page, notebook, seconds, stamp)
-            # Sphinx reads a page again whose text is newer, not one whose modules are.
-            os.utime(page)
+    results = executed({page: notebooks[page] for page in stale})
+    for number, (page, (with_outputs, seconds, failure)) in enumerate(results, 1):
+        report(f"{number} of {len(stale)} run")
+        if failure:
+            failures.append(failure)
+            outputs.store(page, notebooks[page], seconds)  # without outputs
+        else:
+            stamp = {"digest": digests[page], "seconds": round(seconds, 1)}
+            outputs.store(page, with_outputs, seconds, stamp)
+        # Sphinx reads a page again whose text is newer, not one whose modules are.
+        os.utime(page)
     return failures

@@ -504,7 +504,7 @@ def masked_heads(subject, draw):
 @of_both(weight=2, needs=[masked])
 def nothing_to_attend_to(subject, draw):
     """A fully masked query gets zero weights, so its output is the bias of `W_o`."""
-    b, n_k, n_q, h, d_head = few(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
         values = parameters(draw, d_model, bias)
@@ -556,7 +556,7 @@ def large_scores(subject, draw):
 @of_both(weight=1.5, needs=[values])
 def gradients(subject, draw):
     """Gradients flow to all parameters and inputs: without a mask, with one, and with a fully masked query."""
-    b, n_k, n_q, h, d_head = few(draw)
+    b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
     layer = loaded(subject, values, h)

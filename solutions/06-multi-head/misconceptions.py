@@ -110,8 +110,7 @@ def split_heads_without_transpose(X, num_heads):
 @misconception(
     "split_heads",
     label="heads given interleaved columns",
-    hint="Each head gets every h-th column: `(d/h, h)` instead of `(h, d/h)`. Head i gets d/h adjacent columns: "
-    "`X.view(b, n, num_heads, d // num_heads)`.",
+    hint="Each head gets every h-th column: `(d/h, h)` instead of `(h, d/h)`. Head i gets d/h adjacent columns.",
 )
 def split_heads_interleaved(X, num_heads):
     return X.unflatten(-1, (divides(X.shape[-1], num_heads), num_heads)).permute(0, 3, 1, 2)

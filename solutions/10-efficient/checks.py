@@ -371,7 +371,7 @@ def rows_of(name, inputs, more, first):
         begin = max(first - max(more), 0)
         end += max(more)
         keys = slice(begin, end)
-    elif name == "causal_linear_attention" or True in more:  # causal
+    elif name == "causal_linear_attention" or any(option is True for option in more):  # causal
         keys = slice(end)
     Q, K, V = inputs
     result = SPECIFICATIONS[name](Q[:, :, begin:end], K[:, :, keys], V[:, :, keys], *more)

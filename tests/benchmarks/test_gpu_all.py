@@ -199,6 +199,16 @@ def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(
     assert run.record.lost == ["torch"] and len(process.asked) == 4
 
 
+def test_the_record_of_another_device_is_not_overwritten(gpu, monkeypatch, tmp_path):
+    path = tmp_path / "r.json"
+    measure(gpu, monkeypatch, path, PARTS)
+    before = path.read_bytes()
+    monkeypatch.setitem(MACHINE, "device", "another device")
+    with pytest.raises(LookupError, match=r"another device than another device.*--record"):
+        measure(gpu, monkeypatch, path, PARTS)
+    assert path.read_bytes() == before
+
+
 def test_a_process_that_hangs_or_is_killed_is_ended_and_reported(benchmarks):
     worker = benchmarks("gpu_worker")
     hung = worker.Worker()

@@ -1,5 +1,7 @@
 """Which pages run when the book is built: `book/tools/run_pages.py`."""
 
+import os
+
 import nbformat
 import pytest
 import run_pages
@@ -35,3 +37,22 @@ def test_a_line_that_arrives_in_parts_is_one_line(tmp_path):
     notebook, _seconds, failure = run_pages.execute(tmp_path / "page.md", notebook)
     assert not failure
     assert [output.text for output in notebook.cells[0].outputs] == ["all is well\n"]
+
+
+def _ends_at_one_page(page, notebook):
+    """Be `execute`, in a process that ends at one of the pages."""
+    if page.stem == "ends":
+        os._exit(9)
+    return notebook, 0.0, None
+
+
+def test_a_page_that_ends_its_process_costs_no_other_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_pages, "execute", _ends_at_one_page)
+    clock = nbformat.v4.new_code_cell("pass", metadata={"tags": ["clock"]})
+    pages = {tmp_path / f"{name}.md": [] for name in ("a", "ends", "b", "c", "d")}
+    pages[tmp_path / "with-a-clock.md"] = [clock]
+    notebooks = {page: nbformat.v4.new_notebook(cells=cells) for page, cells in pages.items()}
+    failures = {page.stem: failure for page, (*_, failure) in run_pages.executed(notebooks)}
+    assert failures.keys() == {page.stem for page in pages}
+    assert [name for name, failure in failures.items() if failure] == ["ends"]
+    assert run_pages.ENDED in failures["ends"].message
