@@ -190,17 +190,17 @@ def grade_stock_in_parallel(folder, name, students, processes):
         As `grade_stock` returns it: the wall seconds of all; the mean of `fixed`; and the mean of
         `each`, divided by the number of processes. And the scores, as `scores` returns them.
     """
-    folders = [folder / f"slice{number}" for number in range(processes)]
-    for number, folder in enumerate(folders):
-        stock_course(folder, name, students[number::processes])
+    courses = [folder / f"slice{number}" for number in range(processes)]
+    for number, course in enumerate(courses):
+        stock_course(course, name, students[number::processes])
     start = time.perf_counter()
     with ThreadPoolExecutor(processes) as pool:
-        parts = list(pool.map(lambda folder: grade_stock(folder, name), folders))
+        parts = list(pool.map(lambda course: grade_stock(course, name), courses))
     seconds = time.perf_counter() - start
     together = {}
-    for folder in folders:
-        together.update(scores(folder))
-        shutil.rmtree(folder)
+    for course in courses:
+        together.update(scores(course))
+        shutil.rmtree(course)
     mean = {key: sum(part[key] for part in parts) / processes for key in ("fixed", "each")}
     return {"seconds": seconds, "fixed": mean["fixed"], "each": mean["each"] / processes}, together
 

@@ -262,7 +262,7 @@ def measure_batch(options, known):
         shutil.rmtree(into, ignore_errors=True)
         command = graders.our_command(name, submitted, into, "--jobs", jobs)
         process = watch.started(command, ROOT)
-        watched = watch.Watch(process)
+        watched = watch.until_it_ends(process)
         if process.returncode:
             raise SystemExit(f"The batch with {jobs} jobs ended with {process.returncode}.")
         points = graders.scores(into)
@@ -315,8 +315,9 @@ def measure_kill(options, known):
     calm, hurt = options.work / "calm", options.work / "hurt"
     undisturbed = graders.grade_ours(name, submitted, calm, options.jobs)
     shutil.rmtree(hurt, ignore_errors=True)
-    command = graders.our_command(name, submitted, hurt, "--jobs", options.jobs)
+    hurt.mkdir()
     shutil.copy(calm / SECRET, hurt / SECRET)  # so that both draw the same inputs
+    command = graders.our_command(name, submitted, hurt, "--jobs", options.jobs)
     rng, kills = random.Random(options.seed), []
     for number in range(options.kills):
         # In between a third and all of an equal share of the work, counted from when grades begin
@@ -347,10 +348,10 @@ def _expect_undisturbed(calm, hurt, name, count, kills):
     """End with an error unless a batch that was killed has the grades and files of one that was
     not, and left no process behind; return how many grades that are.
     """
-    ours, theirs = graders.scores(calm), graders.scores(hurt)
-    for into, points in ((calm, ours), (hurt, theirs)):
+    undisturbed, killed = graders.scores(calm), graders.scores(hurt)
+    for into, points in ((calm, undisturbed), (hurt, killed)):
         _expect_whole_class(into, name, points, count)
-    serious, partial = graders.differences(ours, theirs)
+    serious, partial = graders.differences(undisturbed, killed)
     wrong = serious + partial
     orphans = [line for kill in kills for line in kill["left_behind"]]
     scraps = sorted(_files(hurt) ^ _files(calm))
@@ -363,7 +364,7 @@ def _expect_undisturbed(calm, hurt, name, count, kills):
         raise SystemExit(
             "Whenever it was killed, nothing or all was graded: take a larger --large."
         )
-    return len(theirs)
+    return len(killed)
 
 
 def _files(folder):
@@ -407,7 +408,7 @@ def measure_plugin(options, known):
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf8")
     graders.stock_course(folder, name, [submitted / student.name for student in students], config)
     process = watch.started(["-m", "nbgrader", "autograde", name], folder)
-    watched = watch.Watch(process)
+    watched = watch.until_it_ends(process)
     points = graders.scores(folder)
     graded = len({student for student, _ in points})
     if process.returncode or graded != options.n:

@@ -92,7 +92,7 @@ def _write_class(submitted, count, seed):
 def _run(command):
     """Run a command of the course; return its seconds and its memory."""
     process = watch.started(["-m", "autograder", *command], ROOT)
-    watched = watch.Watch(process)
+    watched = watch.until_it_ends(process)
     if process.returncode:
         raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}.")
     return {

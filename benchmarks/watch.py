@@ -46,33 +46,36 @@ def descendants(process):
     return found, sandboxes
 
 
-class Watch:
-    """Measures twice a second what a process and its descendants use, until it ends."""
+def until_it_ends(process):
+    """Measure twice a second what a process and its descendants use, until it ends; return this as
+    a `Usage`.
+    """
+    usage, main = Usage(time.time()), psutil.Process(process.pid)
+    while process.poll() is None:
+        began = time.perf_counter()
+        with contextlib.suppress(psutil.Error):
+            usage.samples.append(_sample(process, main, usage.start))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.01, EVERY - (time.perf_counter() - began)))
+    usage.seconds = time.time() - usage.start
+    return usage
 
-    def __init__(self, process):
-        self.process, self.samples, self.start = process, [], time.time()
-        main = psutil.Process(process.pid)
-        while process.poll() is None:
-            began = time.perf_counter()
-            with contextlib.suppress(psutil.Error):
-                self.samples.append(self._look(main))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.01, EVERY - (time.perf_counter() - began)))
-        self.seconds = time.time() - self.start
 
-    def _look(self, main):
-        """Return the memory of the main process, and of all (PSS: memory that several processes
-        share is divided among them).
-        """
-        below, sandboxes = descendants(self.process)
-        own = _proportional_memory(main)
-        others = sum(map(_proportional_memory, below))
-        return {
-            "t": time.time() - self.start,
-            "sandboxes": sandboxes,
-            "main": own,
-            "pss": own + others,
-        }
+def _sample(process, main, start):
+    """Return the memory of the main process, and of all (PSS: memory that several processes share
+    is divided among them).
+    """
+    below, sandboxes = descendants(process)
+    own = _proportional_memory(main)
+    others = sum(map(_proportional_memory, below))
+    return {"t": time.time() - start, "sandboxes": sandboxes, "main": own, "pss": own + others}
+
+
+class Usage:
+    """What a process and its descendants used: `samples`, and the `seconds` until it ended."""
+
+    def __init__(self, start):
+        self.start, self.samples, self.seconds = start, [], 0.0
 
     def peak(self, key):
         """Return the largest value of all samples."""

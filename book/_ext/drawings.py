@@ -60,6 +60,9 @@ def translated(words):
 def reword(panel):
     """Put the words of a panel into the edition's language: text in the place of glyphs, with
     the same anchor.
+
+    Matplotlib writes each text as a comment, and after it the group of its glyphs. A glyph's
+    coordinates are in 64ths of a unit, of which the font's size is 100.
     """
     far = {}  # glyph: how far right it goes
     for path in panel.iter(f"{{{SVG}}}path"):

@@ -618,28 +618,41 @@ def patch_html(app, exception):
         "Toggle primary sidebar": _("Show or hide the table of contents"),
         "Toggle secondary sidebar": _("Show or hide what is on this page"),
     }
+    to_site = path_to_site(app)
     for path in Path(app.outdir).rglob("*.html"):
         text = path.read_text(encoding="utf8")
         up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
-        # a static file that the edition does not have: the English one's is in the folder above
-        page = re.sub(
-            rf'(?<==")(?={up}_static/(?!{"|".join(EDITION_STATIC_FILES)}))', path_to_site(app), text
-        )
-        # a link to a page outside of the edition, which is an English one: `book.css` marks it by
-        # its language
-        page = re.sub(
-            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{path_to_site(app)}book/)',
-            '<a hreflang="en" ',
-            page,
-        )
-        # a title or label that is one of these words, and no more
-        page = re.sub(
-            rf'(?<=(?:title|label)=")({"|".join(words)})(?=")',
-            lambda match: html.escape(str(words[match[0]])),
-            page,
-        )
+        page = with_english_static(text, up, to_site)
+        page = with_marked_links(page, up, to_site)
+        page = with_translated_labels(page, words)
         if page != text:
             path.write_text(page, encoding="utf8")
+
+
+def with_english_static(page, up, to_site):
+    """Insert `to_site` before each static file that the edition does not have: the English one's is
+    in the folder above.
+    """
+    own_files = "|".join(map(re.escape, EDITION_STATIC_FILES))
+    return re.sub(rf'="(?={up}_static/(?!{own_files}))', f'="{to_site}', page)
+
+
+def with_marked_links(page, up, to_site):
+    """Give each link to a page outside of the edition, which is an English one, its language, by
+    which `book.css` marks it.
+    """
+    to_english = rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{to_site}book/)'
+    return re.sub(to_english, '<a hreflang="en" ', page)
+
+
+def with_translated_labels(page, words):
+    """Translate each title or label that is one of these words, and no more."""
+    listed = "|".join(map(re.escape, words))
+    return re.sub(
+        rf'(?<=(?:title|label)=")({listed})(?=")',
+        lambda match: html.escape(str(words[match[0]])),
+        page,
+    )
 
 
 def parse_once():

@@ -82,15 +82,15 @@ def run(page, notebook, timed):
                 "this again."
             )
 
-    used = watch_others()
+    cores_used = watch_others()  # a function: the mean since this call
     time.sleep(LOOK if timed else 0)
-    refuse_if_busy(used())
-    used = watch_others()
+    refuse_if_busy(cores_used())
+    cores_used = watch_others()
     with tempfile.TemporaryDirectory() as folder:
         notebook, seconds, failure = run_pages.execute(page, notebook, rerun=True, folder=folder)
         if failure:
             raise Refused(failure.message)
-        others = used()
+        others = cores_used()
         refuse_if_busy(others)
         record = records.read(page.stem, folder)
     record["made"]["others"] = round(others, 2)  # the cores that other programs used

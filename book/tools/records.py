@@ -68,7 +68,7 @@ def imported(source):
     names = set()
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # `run_pages.check` reports it
+    except SyntaxError:  # `run_pages.why_it_cannot_run` reports it
         return names
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == MODULES:
@@ -221,7 +221,8 @@ def global_reads(source, at_once=True, called=True):
         is_generator = table.get_name().strip("<>") == "genexpr"
         in_function = in_function or (table.get_type() == "function" and not is_generator)
         todo += [(child, in_function) for child in table.get_children()]
-        if called if in_function else at_once:
+        is_wanted = called if in_function else at_once
+        if is_wanted:
             read = (one for one in table.get_symbols() if one.is_global() and one.is_referenced())
             names |= {one.get_name() for one in read}
     return names
@@ -326,9 +327,8 @@ def write_cell_values(path, names, recorded_names, before, began, assigned):
     """
     seconds = time.perf_counter() - began
     after = fingerprints({name: value for name, value in names.items() if name in before})
-    changed = sorted(
-        name for name in before.keys() & after.keys() - set(assigned) if before[name] != after[name]
-    )
+    not_assigned = (before.keys() & after.keys()) - set(assigned)
+    changed = sorted(name for name in not_assigned if before[name] != after[name])
     if changed:
         raise ValueError(
             "a recorded cell leaves as it is what other cells bound; this one changes "

@@ -65,8 +65,8 @@ class PageFailure:
 class StepResult:
     """The result of a step of the build.
 
-    `summary` is a few words, or None where nothing can follow; `messages` are lines for the
-    console, `failed` says whether they are faults, and `log` has more on them.
+    `summary` is a few words, or None if the build has to end here; `messages` are lines for the
+    console, `failed` says whether something ran and failed, and `log` has more on it.
     """
 
     summary: str | None
@@ -170,17 +170,17 @@ def execute(page, notebook, rerun=False, folder=records.FOLDER, keep_times=False
     """
     start = time.perf_counter()
     try:
-        failure = check(page, notebook, rerun) or run_cells(
-            page, notebook, rerun, folder, keep_times
-        )
+        failure = why_it_cannot_run(page, notebook, rerun)
+        if failure is None:
+            failure = run_cells(page, notebook, rerun, folder, keep_times)
     except Exception as error:  # such as a kernel that does not start
         failure = PageFailure(f"book/{page.name}: {in_one_line(error)}", traceback.format_exc())
     return notebook, time.perf_counter() - start, failure
 
 
-def check(page, notebook, rerun):
-    """Return why a page cannot be run: a cell is not Python, or its experiments are not in its
-    record.
+def why_it_cannot_run(page, notebook, rerun):
+    """Return why a page cannot be run, as a `PageFailure`, or None: a cell is not Python, or its
+    experiments are not in its record.
     """
     for cell in code_cells(notebook):
         try:
@@ -234,7 +234,7 @@ def run_cells(page, notebook, rerun, folder, keep_times=False):
             return None
         for cell in recorded.values():
             try:
-                records.printed(cell)
+                records.printed(cell)  # raises for what a record cannot have
             except ValueError as error:
                 return PageFailure(f"{location(page, notebook, cell)}: {error}")
         records.write_page_record(page.stem, notebook, values, folder)
