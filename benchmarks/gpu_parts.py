@@ -266,8 +266,8 @@ def attention_row(name, n, d, causal, dtype, direction, found):
 
 
 def attention():
-    """Time the kernel beside PyTorch's, over the length; causal or not, and other dtypes, at some
-    lengths.
+    """Return the cases that time the kernel beside PyTorch's, over the length; causal or not, and
+    other dtypes, at some lengths.
 
     Of short texts each call is a CUDA graph.
     """
@@ -483,7 +483,8 @@ def layer_row(name, n, direction, found):
 
 
 def layer():
-    """Time the layer beside PyTorch's, with each backend, and beside its parts.
+    """Return the cases that time the layer beside PyTorch's, with each backend, and beside its
+    parts.
 
     Of short texts each is a CUDA graph. With the fewest tokens, some are launched from Python as
     well.

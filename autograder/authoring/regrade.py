@@ -4,7 +4,7 @@ import nbformat
 
 from autograder.course.cells import Notebook, grade_id
 from autograder.course.config import UserError
-from autograder.grades.requests import HEAD
+from autograder.grades.requests import HEADING_ID
 
 TEXT = """## A check that you think is wrong
 
@@ -25,14 +25,15 @@ def add_to(notebook: Notebook, name: str) -> None:
     UserError
         If the author has a cell of that title.
     """
-    if any(grade_id(cell) == HEAD for cell in notebook.cells):
+    if any(grade_id(cell) == HEADING_ID for cell in notebook.cells):
         raise UserError(
-            f"{name}: {HEAD!r} is the title of a cell that release adds; choose another title."
+            f"{name}: {HEADING_ID!r} is the title of a cell that release adds; choose another "
+            "title."
         )
-    asks = nbformat.v4.new_markdown_cell(TEXT, id=HEAD)
+    asks = nbformat.v4.new_markdown_cell(TEXT, id=HEADING_ID)
     marks = {
         "grade": False,
-        "grade_id": HEAD,
+        "grade_id": HEADING_ID,
         "locked": True,
         "schema_version": 3,
         "solution": False,

@@ -46,11 +46,11 @@ from autograder.feedback.values import (
     Output,
     Prose,
     StudentCell,
-    Work,
+    StudentWork,
 )
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import describe_needs
-from autograder.grades.requests import HEAD
+from autograder.grades.requests import HEADING_ID
 from autograder.grades.results import Kind, Request, StoredCell, StoredGrades, SubmissionScore
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import line, printed
@@ -85,7 +85,8 @@ def render(
     Parameters
     ----------
     notebook : Notebook
-        Changed if outputs would make the page too large: they are removed.
+        Changed if the page would be too large: then outputs are cut, and if that is not enough,
+        also the student's texts.
     stored : StoredGrades
         The gradebook's data on the submission.
     assignment, student : str
@@ -120,7 +121,7 @@ def _rendered(notebook: Notebook, stored: StoredGrades, assignment: str, student
     course_texts = (
         cell
         for cell in cells
-        if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD
+        if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEADING_ID
     )
     title = next((_title(cell.source)[0] for cell in course_texts), "")
     page = FeedbackPage(
@@ -137,10 +138,10 @@ def _rendered(notebook: Notebook, stored: StoredGrades, assignment: str, student
         advice=_advice(summary),
         dates=_dates(stored.submission_score),
         requests=[_request(request) for request in stored.requests],
-        can_ask=any(grade_id(cell) == HEAD for cell in cells),
+        can_ask=any(grade_id(cell) == HEADING_ID for cell in cells),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
-        stretches=[] if as_given else list(_stretches(cells, functions, stored, summary, budget)),
+        sections=[] if as_given else list(_sections(cells, functions, stored, summary, budget)),
     )
     return _environment().get_template("page.html.j2").render(vars(page))
 
@@ -180,7 +181,7 @@ def _environment() -> Environment:
 
 @functools.cache
 def _style() -> Markup:
-    """Return the style sheet, without what only people need."""
+    """Return the style sheet, without comments and line breaks."""
     source = _environment().loader.get_source(_environment(), "page.css")[0]  # type: ignore[union-attr]
     return Markup(re.sub(r"\s*\n\s*", "", re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)))
 
@@ -214,7 +215,7 @@ def _function(cell: Cell, stored: StoredGrades, budget: formulas.FormulaBudget) 
         ending="" if report else _ending(cell, stored_cell),
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         lost=most - score - pending,
-        holds=score + pending >= most - 1e-9
+        is_full=score + pending >= most - 1e-9
         if most
         else standing in (Status.PASSED, Status.UNVERIFIED),
         advised=report is not None
@@ -317,20 +318,20 @@ def _cards(function: Function) -> Iterator[Card]:
     if function.lost <= 1e-9:  # sums of fractions differ in the last digits
         return
     read = report.read if report else ""
-    lost = Card(function.id, function.name, function.lost, function.comment, read)
+    blank = Card(function.id, function.name, function.lost, function.comment, read)
     if function.has_manual_score:
-        yield replace(lost, message=Message("These points were given by a person."))
+        yield replace(blank, message=Message("These points were given by a person."))
         return
     if report is None:
         if function.check or function.ending:
-            yield replace(lost, message=function.ending or Message("The check did not finish."))
+            yield replace(blank, message=function.ending or Message("The check did not finish."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
     blocked = [
         result for result in report.results if result.status == Status.BLOCKED and result.weight
     ]
     if not failed:
-        yield replace(lost, message=blocked[0].message if blocked else "")
+        yield replace(blank, message=blocked[0].message if blocked else "")
         return
     total = sum(result.weight for result in report.results) or 1
     causes = {result.name: result.cause for result in failed}
@@ -346,7 +347,7 @@ def _cards(function: Function) -> Iterator[Card]:
         group.sort(key=lambda result: not result.cause)  # first the one of which the cause is known
         cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield replace(
-            lost,
+            blank,
             lost=report.points * cost / total,
             check=_failed_check(group[0]),
             others=[result.title for result in group[1:]],
@@ -387,37 +388,41 @@ def _matrix(first_wrong: dict[str, Any], name: str) -> list[list[tuple[str, bool
 # The notebook
 
 
-def _stretches(
+def _sections(
     cells: list[Cell],
     functions: list[Function],
     stored: StoredGrades,
     summary: outcome_cell.Summary | None,
     budget: formulas.FormulaBudget,
-) -> Iterator[Prose | GivenCode | Work]:
-    """Yield the course's texts, its code, and stretches of the student's cells with what they
-    are worth.
+) -> Iterator[Prose | GivenCode | StudentWork]:
+    """Yield the notebook in sections: the course's texts, its code, and the student's cells that
+    belong together, with the points for them.
     """
     by_id = {function.id: function for function in functions}
-    stops = {cell for cell, _ in summary.stops} if summary else set()
+    stopped_ids = {cell_id for cell_id, _ in summary.stops} if summary else set()
     work: list[StudentCell] = []
     for cell in cells:
         graded = by_id.get(grade_id(cell) or cell.id) if is_graded(cell) else None
-        # The course's text or code ends a stretch of the student's cells.
+        # The course's text or code ends the student's cells that belong together.
         if graded is None and is_locked(cell):
             if work:
-                yield Work(work)
+                yield StudentWork(work)
                 work = []
-            yield _prose(cell) if cell.cell_type == "markdown" else _given_code(cell, stops, budget)
+            yield (
+                _prose(cell)
+                if cell.cell_type == "markdown"
+                else _given_code(cell, stopped_ids, budget)
+            )
             continue
         # A cell that a person grades is both: written by the student, and worth points.
         if graded is None or is_answer(cell):
-            work.append(_student_cell(cell, stored, stops, budget))
+            work.append(_student_cell(cell, stored, stopped_ids, budget))
         if graded is not None:
             printed = list(_outputs(cell, budget)) if is_check(cell) else []
-            yield Work(work, graded, printed, _checked_by(cell, graded))
+            yield StudentWork(work, graded, printed, _checked_by(cell, graded))
             work = []
     if work:
-        yield Work(work)
+        yield StudentWork(work)
 
 
 def _prose(cell: Cell) -> Prose:
@@ -426,15 +431,17 @@ def _prose(cell: Cell) -> Prose:
     return Prose(_line(title), Markup(_released(rest)) if rest.strip() else "")
 
 
-def _given_code(cell: Cell, stops: set[str], budget: formulas.FormulaBudget) -> GivenCode:
+def _given_code(cell: Cell, stopped_ids: set[str], budget: formulas.FormulaBudget) -> GivenCode:
     """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:TITLE_LENGTH]
     code_text = Markup(code.block(cell.source))
-    return GivenCode(cell.id, title, code_text, list(_outputs(cell, budget)), stop=cell.id in stops)
+    return GivenCode(
+        cell.id, title, code_text, list(_outputs(cell, budget)), stop=cell.id in stopped_ids
+    )
 
 
 def _student_cell(
-    cell: Cell, stored: StoredGrades, stops: set[str], budget: formulas.FormulaBudget
+    cell: Cell, stored: StoredGrades, stopped_ids: set[str], budget: formulas.FormulaBudget
 ) -> StudentCell:
     """Return a cell for the student to write, with a grader's comment on it."""
     comment = stored.cells.get(grade_id(cell) or "", StoredCell()).comment
@@ -457,7 +464,9 @@ def _student_cell(
         text = _markdown(cell.source, cell.get("attachments", {}), budget)
     else:
         code_text = Markup(code.block(printed(cell.source), ""))
-    return StudentCell(cell.id, cell.id in stops, comment_html, text, code_text, folded, shown)
+    return StudentCell(
+        cell.id, cell.id in stopped_ids, comment_html, text, code_text, folded, shown
+    )
 
 
 def _checked_by(cell: Cell, function: Function) -> Markup | str:

@@ -40,7 +40,7 @@ class Function:
 
     It `waits` for a person, or one gave its points (`has_manual_score`); it is `unwritten` if no
     check could be tried. `worth` is its points in words, `lost` what is lost, `share` per cent of
-    what it could have; it `holds` if none is lost. `advised` tells whether there is advice, which
+    what it could have; it `is_full` if none is lost. `advised` tells whether there is advice, which
     costs nothing. `ending` is what there is to say of a cell without a report.
     """
 
@@ -59,7 +59,7 @@ class Function:
     ending: str
     worth: str
     lost: float
-    holds: bool
+    is_full: bool
     advised: bool
     share: float
 
@@ -127,13 +127,13 @@ class StudentCell:
 
 
 @dataclass(frozen=True)
-class Work:
+class StudentWork:
     """Cells of the student, next to their points; `source` is the check's code if it left no
     report.
     """
 
     kind: ClassVar[str] = "work"
-    work: list[StudentCell]
+    cells: list[StudentCell]
     function: Function | None = None
     printed: Sequence[Output] = ()
     source: Markup | str = ""
@@ -166,4 +166,4 @@ class FeedbackPage:
     can_ask: bool
     functions: list[Function]
     cards: list[Card]
-    stretches: list[Prose | GivenCode | Work]
+    sections: list[Prose | GivenCode | StudentWork]

@@ -13,7 +13,7 @@ from autograder.course.cells import Cell, call_of, grade_id, is_answer, is_check
 from autograder.grades.results import Request, StoredCell
 from autograder.sanitize import text
 
-HEAD, CELL = "ask_regrade", "regrade"
+HEADING_ID, CELL = "ask_regrade", "regrade"
 """The grade id of the locked cell that asks for requests, and the id of the cell in which they
 are written.
 """
@@ -37,7 +37,7 @@ def found_in(cells: Iterable[Cell]) -> tuple[list[Request], list[Message]]:
     locked cell.
     """
     cells = list(cells)
-    heads = [index for index, cell in enumerate(cells) if grade_id(cell) == HEAD]
+    heads = [index for index, cell in enumerate(cells) if grade_id(cell) == HEADING_ID]
     if not heads:
         return [], []
     after = [

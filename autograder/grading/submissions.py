@@ -222,7 +222,7 @@ def split(data: bytes | None) -> tuple[bytes | None, str]:
     A file that has no such cell, or is large or no notebook that grading reads as it is, counts as
     a whole.
     """
-    if data is None or len(data) > MOST_SPLIT or requests.HEAD.encode() not in data:
+    if data is None or len(data) > MOST_SPLIT or requests.HEADING_ID.encode() not in data:
         return data, ""
     return _split(data)
 

@@ -469,7 +469,8 @@ def masked_sequences(subject, draw):
     d_model = h * d_head
     values = parameters(draw, d_model)
     cases = []
-    # With h sequences, a mask without an axis for the heads broadcasts, as another mask; with n_q, one without its 1.
+    # With h sequences, a mask of shape (b, n_q, n_k) that gets no axis for the heads still broadcasts, to other entries:
+    # those of its first axis go to the heads. With n_q sequences, so does (b, 1, n_k) as (b, n_k).
     for sequences in (h, b, n_q):
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
         cases += [(*arguments, draw.mask(sequences, n, n_k)) for n in (n_q, 1)]

@@ -337,8 +337,8 @@ def growth(function, draw, n, measure, *more):
         if type(amount) is not int or amount < 0:
             raise TypeError("it could not be measured")
         found.append(max(amount, 1))
-        # Two functions did the same if neither grows too much, or if their largest tensors look the same: how many
-        # parts there are does not matter.
+        # The list is what this function is compared by with the listed answers. Two did the same if neither grows too
+        # much, or if their largest tensors look the same: how many parts there are does not matter.
         if found[-1] <= MOST_TIMES * found[0]:
             return result, [0]
         return result, [1, *[list(shape).count(LONGER * n) for shape in largest[:1]], *largest[1:2]]
@@ -816,14 +816,14 @@ def differentiated(cache_class, parts, upstream):
 
 
 def refused(cache_class, first, wrong, second):
-    """Append, append wrong sizes, append again; return whether that raised, and the last result."""
+    """Append, append wrong sizes, append again; return what that raised, or "", and the last result."""
     cache = cache_class()
     cache.append(*first)
     raised = ""
     try:
         cache.append(*wrong)
     except (ValueError, RuntimeError, IndexError):
-        raised = "asked"
+        raised = "right kind"
     except Exception as error:
         raised = type(error).__name__
     try:
@@ -1002,7 +1002,7 @@ def KVCache_refuses(KVCache, draw):
         )
         outcome = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
-        expect(raised == "asked", Message(message, said=outcome, **values))
+        expect(raised == "right kind", Message(message, said=outcome, **values))
         expect_cached(
             result,
             [first, second],
@@ -1099,7 +1099,7 @@ def merge_values(merge, draw):
         (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
         turn, level = signs(draw, n), signs(draw, n)
         cases.append(((S + 2 * turn + 8 * level, V), (T - 2 * turn + 8 * level, W)))
-    # In each row, both have the same largest score.
+    # Of the last case: now both have the same largest score in each row.
     S, T = (score - score.amax(-1, keepdim=True) + 8 * level for score in (S, T))
     expect_merged(merge, *cases, ((S, V), (T, W)))
 

@@ -67,6 +67,8 @@ run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 OF_TENSORS = ("rms_norm", "gated_feed_forward", "sink_softmax")
+NUM_AXES = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}
+"""How many sizes an input has, apart from leading dimensions."""
 NAMES = {
     "rms_norm": ("x", "weight"),
     "gated_feed_forward": ("x", "W_gate", "W_up", "W_down"),
@@ -389,10 +391,10 @@ def leading_axes(function, draw):
 def sizes_alike(function, draw):
     """Works when all dimensions are equal, and for long ones."""
     size, long = int(draw.rng.integers(3, 6)), draw.long()
-    count = len(drawn(function, draw)[0].shape)
-    num_axes = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
+    num_axes = NUM_AXES[function.name]
     cases = [drawn(function, draw, size, size, given=(size,) * num_axes)]
-    cases += [drawn(function, draw, *[2] * (count == 1), given=(size,) * num_axes)]
+    lead = () if function.name == "sink_softmax" else (2,)  # scores have an axis of rows anyway
+    cases += [drawn(function, draw, *lead, given=(size,) * num_axes)]
     for axis in range(num_axes):
         lengths = [long if i == axis else 2 for i in range(num_axes)]
         cases.append(drawn(function, draw, 2, given=tuple(lengths)))
@@ -402,7 +404,7 @@ def sizes_alike(function, draw):
 @of_tensors(weight=1)
 def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept."""
-    num_axes = {"rms_norm": 1, "gated_feed_forward": 2, "sink_softmax": 3}[function.name]
+    num_axes = NUM_AXES[function.name]
     first, second, *rest = sizes(draw, 2 + num_axes)
     cases = [
         ((1, second), rest),

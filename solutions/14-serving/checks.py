@@ -283,12 +283,11 @@ def paged_attention_shape(paged_attention, draw):
 def paged_attention_pages(paged_attention, draw):
     """Finds the tokens on the pages that the table names, if all of these are full."""
     d_k, d_v = widths(draw)
-    # 9 is a multiple of 3, and 8 of 2: otherwise some wrong places are the right ones in another order.
-    three, two = (
-        paged_case(draw, [27] * 3, 9, d_k, d_v, more=0),
-        paged_case(draw, [16] * 4, 8, d_v, d_k, more=0),
-    )
-    expect_all(paged_attention, [three, two, with_noncontiguous(three)])
+    # Three pages of 9 tokens for each sequence, and two of 8. 9 is a multiple of 3, and 8 of 2: otherwise an answer that
+    # mixes up pages and places within them finds the right tokens in another order. Once, values are wider than keys.
+    three_pages = paged_case(draw, [27] * 3, 9, d_k, d_v, more=0)
+    two_pages = paged_case(draw, [16] * 4, 8, d_v, d_k, more=0)
+    expect_all(paged_attention, [three_pages, two_pages, with_noncontiguous(three_pages)])
 
 
 @check(weight=2, needs=[paged_attention_pages])

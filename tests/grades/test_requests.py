@@ -46,7 +46,12 @@ CELLS = [
         'checks.run("twice", points=2)',
         {"solution": False, "grade": True, "locked": True},
     ),
-    ("markdown", requests.HEAD, regrade.TEXT, {"solution": False, "grade": False, "locked": True}),
+    (
+        "markdown",
+        requests.HEADING_ID,
+        regrade.TEXT,
+        {"solution": False, "grade": False, "locked": True},
+    ),
 ]
 
 
@@ -144,7 +149,7 @@ def test_an_author_s_cell_of_that_title_is_refused(tmp_path):
     course = toy_course(tmp_path / "course")
     (exercise,) = course.sources()
     exercise.text.write_text(
-        f"{exercise.text.read_text()}\n# %% {requests.HEAD} [markdown]\n# Mine.\n"
+        f"{exercise.text.read_text()}\n# %% {requests.HEADING_ID} [markdown]\n# Mine.\n"
     )
     with pytest.raises(UserError, match="'ask_regrade' is the title of a cell that release adds"):
         release(course, exercise)
@@ -282,7 +287,9 @@ def test_a_request_and_what_was_run_are_no_part_of_a_digest():
         cells=[
             nbformat.v4.new_code_cell("add = 1", id="add"),
             nbformat.v4.new_markdown_cell(
-                regrade.TEXT, id=requests.HEAD, metadata={"nbgrader": {"grade_id": requests.HEAD}}
+                regrade.TEXT,
+                id=requests.HEADING_ID,
+                metadata={"nbgrader": {"grade_id": requests.HEADING_ID}},
             ),
             nbformat.v4.new_markdown_cell("", id=requests.CELL),
         ]
@@ -318,8 +325,8 @@ def test_a_request_and_what_was_run_are_no_part_of_a_digest():
     for data in (
         b"",
         b"[]",
-        b"{" * 9_000 + requests.HEAD.encode(),
-        json.dumps({"cells": 7, "x": requests.HEAD}).encode(),
+        b"{" * 9_000 + requests.HEADING_ID.encode(),
+        json.dumps({"cells": 7, "x": requests.HEADING_ID}).encode(),
         json.dumps(earlier).encode(),
         json.dumps(many).encode(),
     ):
