@@ -105,7 +105,7 @@ def words(name, subject):
     return name.removeprefix(subject).strip("_").replace("_", " ")
 
 
-def earning(function):
+def accepted(function):
     """How many right answers of a function lose no points."""
     return sum(not answer.lost for answer in function.right)
 
@@ -150,7 +150,7 @@ class SummaryDirective(_Directive):
                     functions=1,
                     checks=len(function.checks),
                     wrong=len(function.wrong),
-                    right=earning(function),
+                    right=accepted(function),
                 )
                 counts += Counter(recognised=sum(wrong.recognised for wrong in function.wrong))
             body.append(self.row(name, counts))
@@ -236,9 +236,8 @@ class AccuracyDirective(_Directive):
         """
         counts = {name: row[name] for name in ("cause", "relation", "nothing", "astray")}
         counts |= {"wrong": row["left_out"], "words": row["error"] + row["difference"]}
-        right, rejected = (
-            row["right" + ending] + row["rewrites" + ending] for ending in ("", "_rejected")
-        )
+        right = row["right"] + row["rewrites"]
+        rejected = row["right_rejected"] + row["rewrites_rejected"]
         pairs = Counter(row["pairs"] | {"wrong": sum(row["pairs"].values())})
         return Counter(counts | {"right": right, "rejected": rejected}) + pairs
 
@@ -409,7 +408,7 @@ class CatchesDirective(_Directive):
             self.row(results.subject, wrong, feedback(self.env, name)) for wrong in results.wrong
         ]
         details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
-        sentence = _("%d right answers that look different pass all of these checks.") % earning(
+        sentence = _("%d right answers that look different pass all of these checks.") % accepted(
             results
         )
         row = mutants.recorded().get(name, {}).get(results.subject)

@@ -169,7 +169,7 @@ def line(kind, start, end, column):
 
 def card(app, docname, name, rows):
     """Return one chapter's row."""
-    row, page = rows[name], f"book/{name}"
+    row, first_page = rows[name], f"book/{name}"
     to = app.builder.get_relative_uri
     number, title = number_of(app, name), html.escape(title_of(app, name))
     deeper = [page for page in row.pages if page.stem.endswith(chapters.DEEPER)]
@@ -180,13 +180,13 @@ def card(app, docname, name, rows):
     if notebook.exists():
         points = _("Exercise, %g points") % read_exercise(notebook)[1]
         facts.append(
-            f'<a href="{to(docname, page)}#exercise-{name}" aria-label="{points}: '
+            f'<a href="{to(docname, first_page)}#exercise-{name}" aria-label="{points}: '
             f'{title}">{points}</a>'
         )
     for other in row.pages[1:]:
         address, label = to(docname, f"book/{other.stem}"), ""
         words = html.escape(title_of(app, other.stem))
-        if [other] == deeper:
+        if [other] == deeper:  # the only one of its kind
             words = _("Going deeper")
             label = f' aria-label="{words}: {title}"'
         facts.append(f'<a href="{address}"{label}>{words}</a>')
@@ -203,7 +203,7 @@ def card(app, docname, name, rows):
     needed = _("You need %s.") % str(_(", and ")).join(needs)
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
-<p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
+<p class="abh-map-title"><a href="{to(docname, first_page)}">{named}</a></p>
 <p>{html.escape(str(_(row.learn)))}</p>
 <p class="abh-map-needs">{needed}</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>

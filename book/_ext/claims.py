@@ -271,12 +271,12 @@ def controls(app, boxes):
         for name, t in chapters_named.items()
     )
     # Calls of `_` within an f-string would not be found for the catalog.
-    legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")
+    legend, chapter, shown = _("Show"), _("Chapter"), _("{shown} of {all}")
     return nodes.raw(
         "",
         '<form class="abh-ledger-filter" '
         f"hidden><fieldset><legend>{legend}</legend>{verdicts}</fieldset><select "
-        f'aria-label="{chapter}">{options}</select><output data-of="{count}"></output></form>',
+        f'aria-label="{chapter}">{options}</select><output data-of="{shown}"></output></form>',
         format="html",
         translatable=False,
     )

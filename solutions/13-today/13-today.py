@@ -467,13 +467,14 @@ class Block(nn.Module):
         ### BEGIN SOLUTION
         i = torch.arange(x.shape[1], device=x.device)
         positions = i if positions is None else positions
-        normed, groups = rms_norm(x, self.norm1), self.num_heads // self.num_kv_heads
+        normed = rms_norm(x, self.norm1)
+        group_size = self.num_heads // self.num_kv_heads
         q = self.W_q(normed).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (b, h, n, d_k)
         k = self.W_k(normed).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2)  # (b, h_kv, n, d_k)
         v = self.W_v(normed).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2)
         q = rotary(rms_norm(q, self.q_norm), positions, self.theta)
         k = rotary(rms_norm(k, self.k_norm), positions, self.theta)
-        k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+        k, v = k.repeat_interleave(group_size, dim=1), v.repeat_interleave(group_size, dim=1)
         mask = i <= i[:, None]
         if self.window is not None:
             mask = mask & (i > i[:, None] - self.window)

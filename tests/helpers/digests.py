@@ -69,11 +69,11 @@ def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def texts(pages):
+def fingerprints(pages):
     """Each fingerprint, by what it is of."""
+    import accuracy
     import gpu_compile
     import records
-    from accuracy import state
 
     from autograder.authoring import code_tokens, verified
     from autograder.course import seeds
@@ -95,7 +95,7 @@ def texts(pages):
     yield "measured files", gpu_compile.digests()
     for folder in sorted((ROOT / "solutions").glob("*-*")):
         exercise = Exercise(folder.name, ROOT)
-        yield f"accuracy of {folder.name}", state(folder)
+        yield f"accuracy of {folder.name}", accuracy.state(folder)
         yield (
             f"verified {folder.name}",
             verified._digest([folder], without=verified._products(folder)),
@@ -116,4 +116,4 @@ def texts(pages):
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(ROOT / "book" / "tools"), str(ROOT / "benchmarks")]
     sys.meta_path.append(NotInstalled())
-    json.dump(dict(texts(json.load(sys.stdin))), sys.stdout)
+    json.dump(dict(fingerprints(json.load(sys.stdin))), sys.stdout)
