@@ -139,6 +139,7 @@ class Diagnosis:
             Returns what the function should, quickly, where right answers are slow.
         """
         # Causes and relations are confirmed in the same draws: the function runs there once.
+        # Not with `self._attempt`, which is for listed answers.
         redraw = functools.cache(lambda check, other: attempt(check, function, other))
         causes = dict(self._causes(checks, function, attempts, wrong_answers, seed, redraw))
         yield from causes.items()
@@ -237,7 +238,7 @@ class Diagnosis:
                     break
                 if candidates.contradicted(wrong):
                     break  # the best one is no cause, and the others explain less
-                few_draws_suffice = not says_little(observed.calls) or (
+                few_draws_suffice = not is_ambiguous(observed.calls) or (
                     candidates.explains_all(wrong) and _same_message(check, wrong, seed, observed)
                 )
                 is_confirmed = (
@@ -273,12 +274,12 @@ class Diagnosis:
         """
         if observed.seconds > QUICK or observed.calls[-1].error is not None:
             return False
-        numbers = [evidence(observed.calls)]
+        numbers = [some_numbers(observed.calls)]
         for other, redrawn in _within(redraw, check, len(OTHER_SEEDS)):
             if not _does_as(check, wrong, other, redrawn):
                 return False
             if redrawn.failure is not None:
-                numbers.append(evidence(redrawn.calls))
+                numbers.append(some_numbers(redrawn.calls))
         # Two other draws at least have failed, and not all with the same number.
         return len(numbers) > 2 and len(set().union(*numbers)) > 1
 
@@ -372,7 +373,7 @@ class _Candidates:
         Where it came to no number, only one that is alike in all the other checks can be the cause:
         those are asked first.
         """
-        if not check.on or not _says_nothing(self._attempts[check.__name__].calls):
+        if not check.on or not _has_no_number(self._attempts[check.__name__].calls):
             return True
         return all(self._outcome_in(other, wrong) for other in self._passed if not other.on)
 
@@ -412,7 +413,7 @@ class _Candidates:
         for check in self.failed:
             if not check.weight or check.__name__ in self._outcomes[wrong]:
                 continue
-            if _is_evidence(self._attempts[check.__name__]) and _fails(check, wrong):
+            if _counts_against_a_cause(self._attempts[check.__name__]) and _fails(check, wrong):
                 return True
         return False
 
@@ -519,9 +520,9 @@ def _kind_of_failure(observed: Attempt) -> tuple[str, ...]:
     return "message", message.text if isinstance(message, Message) else message
 
 
-def _is_evidence(observed: Attempt) -> bool:
-    """Tell whether a failed check is evidence against a cause: an error, or a slow result, is
-    not.
+def _counts_against_a_cause(observed: Attempt) -> bool:
+    """Tell whether a failed check that a cause does not explain speaks against it: an error, or a
+    slow result, does not.
     """
     last = observed.calls[-1] if observed.calls else None
     return (
@@ -529,28 +530,28 @@ def _is_evidence(observed: Attempt) -> bool:
     )
 
 
-def says_little(calls: Sequence[Call]) -> bool:
+def is_ambiguous(calls: Sequence[Call]) -> bool:
     """Tell whether many mistakes lead to the result of a check's last call: fewer than two
     numbers.
     """
     if not calls:
         return False
     last = calls[-1]
-    if not (last.arguments or last.method):  # worked out by hand
+    # Without arguments it was worked out by hand, and each wrong number has a mistake of its own.
+    if not (last.arguments or last.method):
         return False
-    if last.must_raise:  # the fault is that there is no error
+    # Only one mistake leads to these: no error where one must be raised, and no result at all.
+    if last.must_raise or (last.error is None and last.result is None):
         return False
-    if last.error is None and last.result is None:  # nothing was returned
-        return False
-    return last.error is not None or len(evidence(calls)) < 2
+    return last.error is not None or len(some_numbers(calls)) < 2
 
 
-def _says_nothing(calls: Sequence[Call]) -> bool:
+def _has_no_number(calls: Sequence[Call]) -> bool:
     """Tell whether a check's last call came to no number at all, such as to a text."""
-    return says_little(calls) and calls[-1].error is None and not evidence(calls)
+    return is_ambiguous(calls) and calls[-1].error is None and not some_numbers(calls)
 
 
-def evidence(calls: Sequence[Call]) -> set[float]:
+def some_numbers(calls: Sequence[Call]) -> set[float]:
     """Return some numbers from the result of a check's last call: two of them distinguish
     mistakes.
     """

@@ -624,7 +624,7 @@ class Suite:
         lacks = examination.lacks(check)
         if lacks is None:
             observed = run_attempt(check, function, seed)
-            # `blocks` holds back all later checks: no one reads the same in each.
+            # Now `blocks` blocks all later checks with the same message, which is shown once.
             if observed.failure is not None and _is_unwritten(observed.calls):
                 message = (
                     "{function}, or a function that it calls, is not written yet: it raises "

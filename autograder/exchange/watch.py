@@ -132,8 +132,9 @@ class Watch:
         self._refused: list[HandInRow] = []
         self._non_hand_ins_noted = 0
         self._in_batch: set[str] = set()
-        # Hand-ins of the batch that runs, and of those that did not end well: see `_batch_of`.
-        self._failed: set[str] = set()
+        # Hand-ins of the batch that runs, and of those that did not end well, perhaps because of
+        # one of them: see `_batch_of`.
+        self._suspects: set[str] = set()
         self._exercises: set[str] = set()
         self._turn = 0
         # None: anyone may join the batch. A set: it should end, and others join only while one of
@@ -228,7 +229,7 @@ class Watch:
             )
             with self._skipping(inbound.key_of(arrival.name)):
                 if not arrival.is_complete:
-                    self._wait_for(arrival.name, Unfinished("it was not completed"))
+                    self._refuse_if_overdue(arrival.name, Unfinished("it was not completed"))
                 elif is_first or is_within_limits:
                     bytes_of[arrival.user] += self._counted_take(folder, arrival)
 
@@ -273,7 +274,7 @@ class Watch:
             return cost
         except Unfinished as error:
             self._delays.add(entry.key)
-            self._wait_for(name, error)
+            self._refuse_if_overdue(name, error)
             return cost
         row = HandInRow(
             entry.key,
@@ -307,7 +308,7 @@ class Watch:
         cost = sum(len(data) for data in hand_in.files.values())
         return cost + BYTES_OF_ENTRY * hand_in.entries
 
-    def _wait_for(self, name: str, error: Unfinished) -> None:
+    def _refuse_if_overdue(self, name: str, error: Unfinished) -> None:
         if self.arrivals.seconds_seen(name) > PATIENCE:
             self._refuse(name, HandInRefused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
 
@@ -367,7 +368,7 @@ class Watch:
                 self._in_batch = set()
             if self._with_faults:  # the next try gets other workers
                 self.executor.release()
-            self._failed.clear()
+            self._suspects.clear()
             self._pause = FIRST_PAUSE
             return True
         # Only after trouble, which `_trouble` has reported: wait longer each time.
@@ -380,7 +381,7 @@ class Watch:
         from others. One that failed comes by itself, when no other waits: it may be its fault, or
         that of its exercise, that nothing of its batch was graded.
         """
-        fresh = [row for row in rows if row.name not in self._failed]
+        fresh = [row for row in rows if row.name not in self._suspects]
         if fresh or not rows:
             first_of: dict[str, HandInRow] = {}
             for row in fresh:
@@ -390,23 +391,28 @@ class Watch:
         self._turn += 1
         return [rows[self._turn % len(rows)]]
 
+    def _go_on_while_grading(self, rows: dict[tuple[str, str], HandInRow], seconds: float) -> None:
+        """Do now and then what the watch does between batches, and note whether the one that runs,
+        for so many seconds, should end.
+        """
+        self._look_again()
+        if seconds >= JOIN_AFTER and time.monotonic() >= self._answered_at + PAGES_EVERY:
+            self.answer()
+            self.send_scores(now=False)
+            # Not at each look, because it asks the file system and the database.
+            self._note_end(rows.values(), seconds)
+
     def _joining(
-        self, rows: dict[tuple[str, str], HandInRow], began: float, free_workers: int
+        self, rows: dict[tuple[str, str], HandInRow], seconds: float, free_workers: int
     ) -> list[HandInRow]:
-        """Return hand-ins that join a batch because it takes long, if workers are free.
+        """Place hand-ins that join a batch because it takes long, if workers are free, and return
+        them.
 
         `rows` has those of the batch, also the ones that are finished. Students whom it has not
         served yet come first.
         """
-        self._look_again()
-        seconds = time.monotonic() - began
         if seconds < JOIN_AFTER:
             return []
-        if time.monotonic() >= self._answered_at + PAGES_EVERY:
-            self.answer()
-            self.send_scores(now=False)
-            # Now and then, because it asks the file system and the database.
-            self._note_end(rows.values(), seconds)
         if free_workers <= 0 or self.stopping or self._is_ending(rows.values()):
             return []
         # These have a hand-in under way; a finished one is no longer in this state.
@@ -428,7 +434,7 @@ class Watch:
         """Tell whether this batch can grade a hand-in: the workers have its exercise, and it was in
         no batch that failed. One that is in this batch cannot join it again.
         """
-        return row.name not in self._failed and row.exercise in self._exercises
+        return row.name not in self._suspects and row.exercise in self._exercises
 
     def _note_end(self, rows: Iterable[HandInRow], seconds: float) -> None:
         """Note whether a batch with these hand-ins, which runs for so many seconds, should end as
@@ -485,7 +491,9 @@ class Watch:
         return not self._last_ones & self._under_way(rows)
 
     def _exercises_of(self, batch: list[HandInRow]) -> list[Exercise]:
-        """Return the exercises of a batch, and all that are released: their hand-ins may join."""
+        """Note and return the exercises of a batch, and all that are released: their hand-ins may
+        join.
+        """
         released = {
             # `exercises` below would refuse all for one without its archive.
             exercise.name
@@ -503,7 +511,9 @@ class Watch:
         return self.settings.per_hour - self.hand_ins.count_graded(student, hour_ago)
 
     def _chosen(self, waiting: list[HandInRow], most: int = MOST_IN_BATCH) -> list[HandInRow]:
-        """Return the hand-ins to grade now."""
+        """Return the hand-ins to grade now; leave those that no batch will grade, and answer those
+        that have to wait.
+        """
 
         def has_no_attempt_left(row: HandInRow) -> bool:
             attempts = self.settings.attempts
@@ -585,12 +595,14 @@ class Watch:
             rows.update((row.work, row) for row in joined)
             self._in_batch.update(row.name for row in joined)
             # Until the batch ends well; see `grade`.
-            self._failed.update(row.name for row in joined)
+            self._suspects.update(row.name for row in joined)
 
         def more(under_way: int) -> list[Submission]:
             joining: list[HandInRow] = []
             with contextlib.suppress(*TROUBLES):  # if a disk is full, they wait for another batch
-                joining = self._joining(rows, began, self.executor.jobs - under_way)
+                seconds = time.monotonic() - began
+                self._go_on_while_grading(rows, seconds)
+                joining = self._joining(rows, seconds, self.executor.jobs - under_way)
             add(joining)
             return [
                 Submission(

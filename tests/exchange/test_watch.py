@@ -825,6 +825,13 @@ def test_a_batch_has_one_hand_in_of_each_student(watched):
         assert names(watching._batch_of(waiting)) == ["0", "2"]
 
 
+def who_joins(watching, batch, began, free_workers):
+    """Return the hand-ins that join a batch which began then."""
+    seconds = time.monotonic() - began
+    watching._go_on_while_grading(batch, seconds)
+    return watching._joining(batch, seconds, free_workers)
+
+
 def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch):
     now = time.time()
     works = ("mal", "1"), ("mal", "2"), ("ada", "1"), ("ben", "2"), ("cai", "1")
@@ -836,27 +843,27 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         monkeypatch.setattr(watching, "_placed", lambda rows: rows)
         watching._exercises = {"1"}
         began = time.monotonic() - watch.JOIN_AFTER - 1
-        assert names(watching._joining(batch, began, free_workers=1)) == [
+        assert names(who_joins(watching, batch, began, free_workers=1)) == [
             "2"
         ]  # not mal, not exercise 2
-        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "4"]
+        assert names(who_joins(watching, batch, began, free_workers=9)) == ["2", "4"]
         finished = {waiting[0].work: replace(waiting[0], state=State.GRADED)}
-        assert names(watching._joining(finished, began, free_workers=9)) == [
+        assert names(who_joins(watching, finished, began, free_workers=9)) == [
             "2",
             "4",
         ]  # mal comes last
-        assert watching._joining(batch, began, free_workers=0) == []
-        assert watching._joining(batch, time.monotonic(), free_workers=9) == []
-        assert names(watching._joining(batch, began - 3600, free_workers=9)) == ["2", "4"]
+        assert who_joins(watching, batch, began, free_workers=0) == []
+        assert who_joins(watching, batch, time.monotonic(), free_workers=9) == []
+        assert names(who_joins(watching, batch, began - 3600, free_workers=9)) == ["2", "4"]
         watching.settings = replace(watching.settings, per_hour=1)
         graded = HandInRow("earlier", "cai", "2", State.GRADED, graded=now)
         watching.hand_ins.keep(graded)
-        assert names(watching._joining(batch, began, free_workers=9)) == ["2"]
+        assert names(who_joins(watching, batch, began, free_workers=9)) == ["2"]
         watching._exercises = {"1", "2"}  # workers have both from an earlier batch
         watching.settings = replace(watching.settings, per_hour=0)
-        assert names(watching._joining(batch, began, free_workers=9)) == ["2", "3", "4"]
+        assert names(who_joins(watching, batch, began, free_workers=9)) == ["2", "3", "4"]
         watching.stopping = True
-        assert watching._joining(batch, began, free_workers=9) == []
+        assert who_joins(watching, batch, began, free_workers=9) == []
 
 
 @pytest.fixture
@@ -873,7 +880,7 @@ def joining(watched, monkeypatch):
             watching._answered_at = 0.0  # it looks for reasons now and then
             began = time.monotonic() - 3600
             batch = {mal.work: replace(mal, state=state)}
-            return names(watching._joining(batch, began, free_workers=1))
+            return names(who_joins(watching, batch, began, free_workers=1))
 
         assert join() == ["1"] and join(State.GRADED)[-1:] == ["1"]
         yield watching, join
@@ -893,12 +900,12 @@ NEXT_BATCH_IS_NEEDED = {
     ),
     "a batch failed": lambda watching, monkeypatch: (
         watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
-        watching._failed.add("2"),
+        watching._suspects.add("2"),
     ),
     "one fault": lambda watching, monkeypatch: (
         watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
         watching._in_batch.add("2"),
-        watching._failed.add("2"),
+        watching._suspects.add("2"),
         watching._with_faults.add("ben"),
     ),
 }

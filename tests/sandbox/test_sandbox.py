@@ -28,7 +28,7 @@ from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest
 from autograder.sandbox.inside import keeper, seccomp, stand_ins, wire
-from autograder.sandbox.inside.tally import DISK_SECONDS, Look, Tally
+from autograder.sandbox.inside.tally import MOST_DISK_SECONDS, Look, Tally
 
 LIMITS = Limits(cpu_seconds=5, idle_seconds=2, idle_seconds_in_all=5, memory_mb=1000)
 
@@ -77,7 +77,9 @@ def test_a_keeper_that_was_stopped_counts_no_idle_time_for_it():
 
 
 def test_waiting_for_a_disk_is_no_idling_but_not_without_end():
-    tally = tallied([Look(0, running=False, disk=True)] * int(DISK_SECONDS / 0.05 + 40))
+    tally = tallied(
+        [Look(0, running=False, waits_for_disk=True)] * int(MOST_DISK_SECONDS / 0.05 + 40)
+    )
     assert tally.idle == pytest.approx(2.0, abs=0.1)
 
 

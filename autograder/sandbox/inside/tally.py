@@ -4,8 +4,9 @@ operating system.
 
 from dataclasses import dataclass
 
-# of waiting for a disk that a guest may need: a process in vfork looks as if it waited for one
-DISK_SECONDS = 10.0
+# A guest may wait so long for a disk. There is a limit, because a process in vfork looks as if it
+# waited for one.
+MOST_DISK_SECONDS = 10.0
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Look:
         Seconds computed by the processes that live, and by those that they have waited for.
     running : bool
         Whether a thread of a process runs, or waits only for its turn.
-    disk : bool
+    waits_for_disk : bool
         Whether a process cannot be woken: it waits for a disk, or is in vfork.
     has_new : bool
         Whether processes were started since the last look.
@@ -26,7 +27,7 @@ class Look:
 
     cpu: float
     running: bool
-    disk: bool = False
+    waits_for_disk: bool = False
     has_new: bool = False
 
 
@@ -42,15 +43,16 @@ class Tally:
 
     def __init__(self, longest: float):
         self.longest = longest
-        self.cpu = self.idle = self.disk = 0.0
+        self.cpu = self.idle = self.disk_seconds = 0.0
         self._totals = [0.0, 0.0, 0.0]
         self._middle = 0.0
 
     def add(self, look: Look, elapsed: float) -> None:
         """Take account of a look, so many seconds after the last."""
         elapsed = min(elapsed, self.longest)
-        grown = self._grown(look.cpu)
-        if look.has_new and look.cpu <= self._totals[-2]:
+        previous = self._totals[-1]
+        grown = self._growth_to(look.cpu)
+        if look.has_new and look.cpu <= previous:
             # A process started and ended between the looks. No parent waited for it, so its seconds
             # are in no count: take the whole time.
             grown = max(grown, elapsed)
@@ -59,13 +61,13 @@ class Tally:
             return
         # A process that wakes only for a moment between two looks sleeps for the rest of the time.
         asleep = max(0.0, elapsed - grown)
-        if look.disk and self.disk < DISK_SECONDS:
-            self.disk += asleep
+        if look.waits_for_disk and self.disk_seconds < MOST_DISK_SECONDS:
+            self.disk_seconds += asleep
         else:
             self.idle += asleep
 
-    def _grown(self, total: float) -> float:
-        """Return how much the seconds of computing have grown, one look late.
+    def _growth_to(self, total: float) -> float:
+        """Note a total, and return how much the seconds of computing have grown, one look late.
 
         While a process ends, one look can see its seconds twice, or not at all: so the median of
         three looks counts. Seconds that disappear are those of processes that no parent waits for;
