@@ -26,6 +26,9 @@ from rich.text import Text
 
 from autograder.course.config import ROOT, Course, Exercise, UserError
 
+OWN_FILES = ("nbgrader_config.py", "deadlines.toml", "gradebook.db", "watch.db", ".course-secret")
+"""The course's own files: no output may replace them."""
+
 TIMINGS = "AUTOGRADER_TIMINGS"
 """The environment variable that names a file for the seconds of each phase of `grade` or
 `check`.
@@ -231,9 +234,23 @@ def warn(line: str) -> None:
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Raise `UserError` unless a file can be written there; `option` names another."""
+    """Raise `UserError` unless a file can be written there; `option` names another.
+
+    A file replaces what is there: so that may not be a device, a link, or one of the course's own
+    files.
+    """
     if path.is_dir():
         raise UserError(f"{path} is a folder. Name a file with {option}.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(
+            f"{path} is a link, a device or a pipe, and would be replaced. Name a file with "
+            f"{option}."
+        )
+    if path.name in OWN_FILES:
+        raise UserError(
+            f"{path.name} is the name of a file of the course, which would be lost. Name another "
+            f"with {option}."
+        )
     if not path.parent.is_dir():
         raise UserError(
             f"There is no folder {path.parent} for {path.name}. Make it, or name "

@@ -54,7 +54,9 @@ WithoutNames = Annotated[
 ]
 ExportedFile = Annotated[
     Path | None,
-    typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into"),
+    typer.Option(
+        help="File to write.", show_default="grades.csv, or such as grades-moodle.csv, in --into"
+    ),
 ]
 
 
@@ -88,9 +90,9 @@ def export(
     _check_export(system, feedback, since, anonymous)
     if not course.has_gradebook:
         raise UserError(f"There is no gradebook at {course.gradebook}. {GRADE_FIRST}")
-    path = to or course.output_folder / (
-        "grades.csv" if system == System.CSV else f"grades-{system}.csv"
-    )
+    kind = "" if system == System.CSV else f"-{system}"
+    without_names = "-anonymous" if anonymous else ""
+    path = to or course.output_folder / f"grades{kind}{without_names}.csv"
     _check_places(path, sheet, since, feedback)
     exported = _exported(
         course, System(system), _chosen_grades(course, exercises or ()), sheet, anonymous

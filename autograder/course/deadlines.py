@@ -90,13 +90,24 @@ def read(course: Course) -> Deadlines:
         wrong value.
     """
     try:
-        table = tomllib.loads(path_of(course).read_text(encoding="utf-8"))
+        content = path_of(course).read_text(encoding="utf-8-sig")  # as Windows' Notepad writes it
     except FileNotFoundError:
         return Deadlines()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{FILE} is not TOML: {error}. Dates look like this: 2026-12-01T23:59:00."
-        ) from None
+    except UnicodeDecodeError as error:
+        raise _not_toml(error) from None
+    return _parsed(course, content)
+
+
+def _not_toml(error: Exception) -> UserError:
+    return UserError(f"{FILE} is not TOML: {error}. Dates look like this: 2026-12-01T23:59:00.")
+
+
+def _parsed(course: Course, content: str) -> Deadlines:
+    """Return the due dates and extensions in a file's content. For errors, see `read`."""
+    try:
+        table = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise _not_toml(error) from None
     for key, value in table.items():
         check_setting(FILE, key, value, {"timezone": str, "due": dict, "extension": list})
     zone = _zone(table["timezone"]) if "timezone" in table else None
@@ -139,15 +150,38 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     lines = [f"{name} = {_quoted(value)}" for name, value in entry.items()]
     path = path_of(course)
     # The file is there, because it has the due date. What people wrote in it stays as it is.
-    before = path.read_text(encoding="utf-8").rstrip()
-    files.write(path, "\n".join([before, "", "[[extension]]", *lines, ""]))
-    return extended(due, more)
+    before = path.read_text(encoding="utf-8-sig").rstrip()
+    content = "\n".join([before, "", "[[extension]]", *lines, ""])
+    try:
+        _parsed(course, content)
+    except UserError:
+        raise UserError(
+            f"{FILE} lists its extensions in another way, so that none can be added at its end. "
+            "Write each of them as a table, [[extension]], and run this again."
+        ) from None
+    new_due = extended(due, more)
+    mode = path.stat().st_mode
+    files.write(path.resolve(), content)  # the file itself, if `path` is a link to it
+    path.chmod(mode)  # a second instructor may have to read it
+    return new_due
 
 
 def extended(due: datetime, extension: timedelta) -> datetime:
-    """Return a due date with an extension; as in the gradebook, a day of it has 24 hours."""
-    # Without UTC, Python adds to the local time, in which a day may have 23 or 25 hours.
-    return (due.astimezone(UTC) + extension).astimezone(due.tzinfo)
+    """Return a due date with an extension; as in the gradebook, a day of it has 24 hours.
+
+    Raises
+    ------
+    UserError
+        If no calendar has that date.
+    """
+    try:
+        # Without UTC, Python adds to the local time, in which a day may have 23 or 25 hours.
+        return (due.astimezone(UTC) + extension).astimezone(due.tzinfo)
+    except OverflowError:
+        raise UserError(
+            f"{due:%Y-%m-%d} with an extension of {extension.days} days is after the year 9999. "
+            f"Write an earlier date into {FILE}, or none."
+        ) from None
 
 
 def _quoted(text: str) -> str:
@@ -186,7 +220,15 @@ def _moment(name: str, when: Any, zone: tzinfo | None) -> datetime:
             f"{FILE}: due.{name} has no time zone. Begin the file with a line such as timezone = "
             '"Europe/Berlin".'
         )
-    return when if when.tzinfo else when.replace(tzinfo=zone)
+    moment = when if when.tzinfo else when.replace(tzinfo=zone)
+    try:
+        utc(moment)
+    except OverflowError:
+        raise UserError(
+            f"{FILE}: due.{name} is outside of the calendar in UTC: {when}. Write another date, or "
+            "none."
+        ) from None
+    return moment
 
 
 def _extension(course: Course, due: dict[str, datetime], entry: Any) -> Extension:

@@ -71,6 +71,14 @@ class HandInFolders:
         source.rename(target)
         shutil.rmtree(old, ignore_errors=True)
 
+    def has(self, name: str, student: str, exercise: str, secret: str) -> bool:
+        """Tell whether the copy of a hand-in is there: it waits, or was moved already."""
+        if self.waiting_folder(name).exists():
+            return True
+        placed = self.submission_folder(student, exercise)
+        # Without a secret, nothing tells it from another submission of this student.
+        return placed.exists() and (not secret or read_text(placed / SECRET) == secret)
+
     def remove(self, name: str) -> None:
         """Remove a hand-in that waits and is not needed."""
         shutil.rmtree(self.waiting_folder(name), ignore_errors=True)

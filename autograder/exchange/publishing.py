@@ -22,6 +22,7 @@ from autograder.course.deadlines import Deadlines
 from autograder.course.watch_settings import AFTER_DUE_DATE, REASONS, WatchSettings
 from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.grades.reasons import moment
+from autograder.grades.records import due_of
 from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
 from autograder.sanitize import text
@@ -143,7 +144,7 @@ class Publisher:
 
     def may_see(self, student: str, exercise: str) -> bool:
         """Tell whether a student may see feedback on an exercise now."""
-        due = self.deadlines.due_of(student, exercise)
+        due = due_of(self.course, self.deadlines, student, exercise)
         return self.settings.shows != AFTER_DUE_DATE or due is None or due < datetime.now(UTC)
 
     def _answer(self, row: HandInRow) -> Answer | None:
@@ -160,7 +161,7 @@ class Publisher:
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
             # If the page of this hand-in was published before, then that copy stays.
             return None if row.published else Answer(SUPERSEDED)
-        due = self.deadlines.due_of(row.student, row.exercise)
+        due = due_of(self.course, self.deadlines, row.student, row.exercise)
         if due and not self.may_see(row.student, row.exercise):
             return Answer(LATER, due.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")

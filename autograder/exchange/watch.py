@@ -157,6 +157,9 @@ class Watch:
                 owner_of=self.owner_of,
             )
             self.folders = HandInFolders(self.submitted)
+            # Another watch, with another --into, would remove the copies that wait for this one.
+            lock = self.folders.waiting.with_suffix(".lock")
+            self._open.enter_context(locks.lock(lock, _refuse_second))
             waiting = self.hand_ins.in_state(State.WAITING)
             # Copies without a row: a watch was killed between the two, and these are taken again.
             self.folders.remove_others(row.name for row in waiting)
@@ -421,7 +424,9 @@ class Watch:
             row for row in self._gradable() if row.student not in busy and self._can_join(row)
         ]
         served = {row.student for row in rows.values()}
-        joining = [row for row in joining if row.student not in served] or joining
+        # In a rush, there is always someone who is not served yet.
+        first = [row for row in joining if row.student not in served or _has_waited_long(row)]
+        joining = first or joining
         return self._placed(self._chosen(joining, free_workers)) if joining else []
 
     def _gradable(self) -> Iterator[HandInRow]:
@@ -461,8 +466,7 @@ class Watch:
         else:
             is_wanted = gradebook.is_wanted(self.course)
         return is_wanted or any(
-            self._is_kept_out(row) and time.time() - row.arrived > MOST_WAIT
-            for row in self._gradable()
+            self._is_kept_out(row) and _has_waited_long(row) for row in self._gradable()
         )
 
     def _is_kept_out(self, row: HandInRow) -> bool:
@@ -527,6 +531,7 @@ class Watch:
                 is_limited = self._is_new_work(row)
             return is_limited
 
+        waiting = [row for row in waiting if self._has_copy(row)]
         choice = choose(waiting, has_no_attempt_left, self._left_this_hour)
         for row in choice.superseded:
             self._leave(row, State.SUPERSEDED)
@@ -554,11 +559,17 @@ class Watch:
         # Before it is graded: after that, its own record makes it look like work done before.
         row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
         self.folders.place(row.name, row.student, row.exercise)
-        if self.folders.submission_folder(row.student, row.exercise).exists():
-            return [row]
-        self.hand_ins.forget(row.name)  # someone removed it: it is taken again
+        return [row] if self._has_copy(row) else []
+
+    def _has_copy(self, row: HandInRow) -> bool:
+        """Tell whether the copy of a hand-in is there. If someone removed it, forget the hand-in,
+        so that it is taken again.
+        """
+        if self.folders.has(row.name, row.student, row.exercise, row.secret):
+            return True
+        self.hand_ins.forget(row.name)
         self.arrivals.forget()
-        return []
+        return False
 
     def _is_new_work(self, row: HandInRow) -> bool:
         """Tell whether a hand-in is not the graded work again, such as with a regrade request."""
@@ -769,8 +780,14 @@ class Watch:
                 self.say("goes on", note=f"{part}: in order again")
 
 
+def _has_waited_long(row: HandInRow) -> bool:
+    return time.time() - row.arrived > MOST_WAIT
+
+
 def _refuse_second(holder: str) -> None:
-    raise UserError(f"Another watch runs for this course: {holder}. End it first.")
+    raise UserError(
+        f"Another watch runs for this course, or for its submissions: {holder}. End it first."
+    )
 
 
 def _raise_busy(line: str) -> None:

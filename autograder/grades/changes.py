@@ -137,9 +137,14 @@ def _differ(before: Record, after: Record) -> bool:
 
 
 def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> list[Change]:
-    """Return the grades that changed or are new: the largest loss first, new ones last."""
+    """Return the grades that changed or are new: the largest loss first, new ones last.
+
+    A grading that our own fault interrupted gave no grade.
+    """
     changes = []
     for record in after:
+        if record.kind == Kind.INFRASTRUCTURE:
+            continue
         earlier = before.get((record.student, record.assignment))
         if earlier is None or _differ(earlier, record):
             changes.append(Change(earlier, record))

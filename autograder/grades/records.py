@@ -4,6 +4,7 @@ import contextlib
 import json
 import random
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from autograder.checking import Result, words
 from autograder.checking.words import Message
 from autograder.course.config import Course
+from autograder.course.deadlines import Deadlines
 from autograder.grades import reasons
 from autograder.grades.results import CellResult, Record
 
@@ -158,6 +160,16 @@ def history(path: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(OSError):
             path.replace(path.with_name(f"{path.name}.unreadable"))
         return []
+
+
+def due_of(course: Course, dates: Deadlines, student: str, exercise: str) -> datetime | None:
+    """Return when an exercise is due for a student: by `deadlines.toml`, or else by the gradebook
+    when the student's submission was graded; None if it has no due date.
+    """
+    if exercise in dates.due:
+        return dates.due_of(student, exercise)
+    record = record_of(course, student, exercise)
+    return datetime.fromisoformat(record.deadline.due) if record and record.deadline.due else None
 
 
 def numbered(students: Iterable[str]) -> dict[str, str]:

@@ -367,7 +367,7 @@ def _visibility(course: Course) -> Callable[[Grade], bool]:
 
     def is_visible(grade: Grade) -> bool:
         student, exercise = grade["student_id"], grade["assignment"]
-        due = dates.due_of(student, exercise)
+        due = records.due_of(course, dates, student, exercise)
         if shows == POINTS or due is None:
             return shows in (POINTS, AFTER_DUE_DATE)
         return due < datetime.now(UTC)

@@ -589,6 +589,19 @@ def test_a_second_watch_is_refused(watched):
         pass
 
 
+def test_a_second_watch_of_the_same_submissions_is_refused(watched, tmp_path):
+    """It would remove the copies that wait for the first one."""
+    hand_in = watched.submit("ada")
+    with watched.watch() as watching:
+        watching.look()
+        (copy,) = watching.hand_ins.in_state(State.WAITING)
+        other = Course(root=watched.course.root, output_folder=tmp_path / "trial")
+        with pytest.raises(UserError, match="for its submissions"):
+            Watch(other, watched.exchange, watched.say, watched.course.submitted).__enter__()
+        assert watching.folders.waiting_folder(copy.name).is_dir()
+    assert hand_in.folder.is_dir()
+
+
 # Answers, without grading.
 
 
@@ -841,6 +854,7 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         for row in waiting:
             watching.hand_ins.keep(row)
         monkeypatch.setattr(watching, "_placed", lambda rows: rows)
+        monkeypatch.setattr(watching, "_has_copy", lambda row: True)
         watching._exercises = {"1"}
         began = time.monotonic() - watch.JOIN_AFTER - 1
         assert names(who_joins(watching, batch, began, free_workers=1)) == [
@@ -874,6 +888,7 @@ def joining(watched, monkeypatch):
         watching.hand_ins.keep(mal)
         watching.hand_ins.keep(HandInRow("1", "ada", "01-toy", arrived=time.time()))
         monkeypatch.setattr(watching, "_placed", lambda rows: rows)
+        monkeypatch.setattr(watching, "_has_copy", lambda row: True)
         watching._exercises, watching._in_batch = {"01-toy"}, {mal.name}
 
         def join(state=State.WAITING):
@@ -1107,6 +1122,35 @@ def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
     assert "You can fetch the feedback after" in text_of(hand_in.feedback())
     due(watched, datetime.now(UTC) - timedelta(hours=1))
     watched.run_once()
+    assert "of 9 points" in hand_in.feedback()
+
+
+def test_the_due_date_may_be_in_the_gradebook_alone(isolated, toy, tmp_path):
+    watched = WatchedCourse(toy, tmp_path, 'c.Watch.shows = "after due date"\n')
+    with gradebook.opened(watched.course) as book:
+        book.update_or_create_assignment(
+            "01-toy", duedate="2999-01-01T00:00:00", course_id=watched.course.course_id
+        )
+    hand_in = watched.submit("ada", WRONG)
+    watched.run_once()
+    page = text_of(hand_in.feedback())
+    assert "You can fetch the feedback after" in page and "sum of the two" not in page
+
+
+def test_a_hand_in_whose_copy_is_lost_is_taken_again(isolated, watched):
+    """It does not get the grade of the earlier one, which lies where it would."""
+    watched.submit("ada", WRONG)
+    watched.run_once()
+    earlier = record_of(watched.course, "ada", "01-toy").score
+    hand_in = watched.submit("ada")
+    with watched.watch() as watching:
+        watching.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        shutil.rmtree(watching.folders.waiting_folder(row.name))
+        assert not watching.grade()
+        assert not watching.hand_ins.in_state(State.WAITING)
+    watched.run_once()
+    assert record_of(watched.course, "ada", "01-toy").score > earlier
     assert "of 9 points" in hand_in.feedback()
 
 

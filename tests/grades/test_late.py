@@ -247,6 +247,45 @@ def test_extensions_are_written_below_what_is_there_and_listed(course):
     assert "3 days" in output.output and 'ill, "really"' in output.output
 
 
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        (DATES + "extension = []\n", "in another way"),
+        (DATES.replace("2026-01-10T01:00:00", "9999-12-30"), "after the year 9999"),
+    ],
+)
+def test_an_extension_that_the_file_cannot_have_changes_nothing(course, file, line):
+    path = deadlines.path_of(course)
+    # A key of the file itself comes before its tables.
+    head, tables = file.split("[due]")
+    extensions = "extension = []\n" if "extension = []" in tables else ""
+    file = f"{head}{extensions}[due]{tables.replace('extension = []', '')}"
+    path.write_text(file, encoding="utf-8")
+    (course.submitted / "ada").mkdir(parents=True)
+    output = extended(course, "ada", "01-toy", "3d")
+    assert output.exit_code != 0 and line in " ".join(output.output.split())
+    assert path.read_text(encoding="utf-8") == file
+
+
+def test_a_file_of_dates_keeps_its_mode_and_may_begin_with_a_mark(course):
+    path = deadlines.path_of(course)
+    path.write_text(DATES, encoding="utf-8-sig")  # as Windows' Notepad does
+    path.chmod(0o664)
+    (course.submitted / "ada").mkdir(parents=True)
+    assert extended(course, "ada", "01-toy", "3d").exit_code == 0
+    assert path.stat().st_mode & 0o777 == 0o664
+    assert deadlines.read(course).extension("ada", "01-toy") == timedelta(days=3)
+
+
+def test_a_date_that_no_calendar_has_is_named(course):
+    file = DATES.replace("2026-01-10T01:00:00", "9999-12-31").replace(
+        "Europe/Berlin", "America/New_York"
+    )
+    deadlines.path_of(course).write_text(file, encoding="utf-8")
+    with pytest.raises(UserError, match=r"due\.01-toy is outside of the calendar"):
+        deadlines.read(course)
+
+
 def test_an_extension_over_a_change_of_the_clock_has_one_date_everywhere(course):
     dates = DATES.replace("2026-01-10T01:00:00", "2026-10-24T23:59:00")
     deadlines.path_of(course).write_text(dates, encoding="utf-8")

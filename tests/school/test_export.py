@@ -384,6 +384,9 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
             "is also the file of --since, and would be overwritten.",
         ),
         (["--to", "."], "is a folder. Name a file with --to."),
+        (["--to", "link.csv"], "is a link, a device or a pipe"),
+        (["--to", "/dev/null"], "is a link, a device or a pipe"),
+        (["--to", "deadlines.toml"], "is the name of a file of the course"),
         (
             ["--to", "none/a.csv"],
             "There is no folder none for a.csv. Make it, or name another with --to.",
@@ -397,6 +400,7 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
 def test_a_users_mistake_is_one_line(command, sheet, tmp_path, arguments, line):
     sheet(MOODLE, "worksheet.csv")
     (tmp_path / "sent.csv").touch()
+    (tmp_path / "link.csv").symlink_to("sent.csv")
     before = sorted(path.name for path in tmp_path.iterdir())
     status, _, wrong = command(*arguments)
     assert status == 1 and line in wrong and len(wrong.splitlines()) == 1
