@@ -296,13 +296,13 @@ def _table_of_changes(changes: Sequence["Change"]) -> Table:
         justify: Literal["left", "right"] = "right" if name in ("Now", "Then", "Change") else "left"
         table.add_column(translated(name), justify=justify, overflow="fold")
     for change in changes:
-        now, then = change.before, change.after
+        before, after = change.before, change.after
         table.add_row(
-            escape(then.student),
-            then.assignment,
-            f"{now.score:g}" if now else "–",
-            _points(then),
-            f"{change.difference:+g}" if now else translated(NEW),
+            escape(after.student),
+            after.assignment,
+            f"{before.score:g}" if before else "–",
+            _points(after),
+            f"{change.difference:+g}" if before else translated(NEW),
             _cause(change),
         )
     return table

@@ -102,8 +102,8 @@ class _Kept:
         self.under_way += 1
         self.backend.submit(job)
 
-    def is_done(self, seconds: float) -> bool:
-        return self.backend.is_done(seconds)
+    def wait(self, seconds: float) -> bool:
+        return self.backend.wait(seconds)
 
     def result(self) -> tuple[Job, Any]:
         result = self.backend.result()

@@ -758,7 +758,7 @@ class _Submission:
                 continue
             # A person has to read what was written; an untouched answer has its points: none.
             before = row.get("auto_score")
-            waits = result.is_graded_by_hand and not str(result.error)
+            waits = result.is_graded_by_hand and not result.is_untouched
             lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
             if row.get("manual_score") is None:
@@ -769,9 +769,7 @@ class _Submission:
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
-            row["auto_comment"] = (
-                NO_RESPONSE if result and result.is_graded_by_hand and str(result.error) else None
-            )
+            row["auto_comment"] = NO_RESPONSE if result and result.is_untouched else None
 
     @property
     def automatic(self) -> str:

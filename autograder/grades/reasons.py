@@ -71,7 +71,7 @@ def waiting(name: str, cell: CellResult) -> Message | None:
             points=f"{cell.max_points:g}",
         )
     # An error, or no response, is all that there is to say: no one has to read it.
-    if cell.waits and cell.is_graded_by_hand and not str(cell.error):
+    if cell.waits and cell.is_graded_by_hand and not cell.is_untouched:
         return Message(TO_READ, cell=name)
     return None
 

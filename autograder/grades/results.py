@@ -40,6 +40,9 @@ class CellResult:
     `checks` are the results of its checks; read from a record, they are without what only the
     graded notebook has of them (`records.RECORDED`).
 
+    `error` says why there are no results of checks; of an answer that a person grades, that it was
+    left as it was given.
+
     `pending` points are neither earned nor lost, until a machine can run their checks.
     `manual_points` are those that a person gave instead of all these. `replaced_functions` names
     the functions that the course's own answered for in its checks. `waits` says that a person still
@@ -56,6 +59,11 @@ class CellResult:
     manual_points: float | None = None
     replaced_functions: list[str] = field(default_factory=list)
     waits: bool = False
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it is an answer for a person to grade that was left as it was given."""
+        return self.is_graded_by_hand and bool(str(self.error))
 
     def lost(self) -> float:
         """Return the points that are neither earned nor pending."""

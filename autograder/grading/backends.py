@@ -74,7 +74,7 @@ class Backend(Protocol):
     def submit(self, job: Job) -> None:
         """Take a job."""
 
-    def is_done(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait up to so many seconds; tell whether a job is done, so that `result` returns at
         once.
         """
@@ -152,7 +152,7 @@ class Local:
         with contextlib.suppress(OSError):  # one that has died is noticed by `result`
             worker.pipe.send((job.method, job.arguments))
 
-    def is_done(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Wait up to so many seconds; tell whether a job is done, so that `result` returns at
         once.
         """

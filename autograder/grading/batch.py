@@ -189,7 +189,7 @@ class Batch:
                 continue
             if self.options.more:
                 assert self.backend is not None
-                is_done = self.backend.is_done(MORE_EVERY)
+                is_done = self.backend.wait(MORE_EVERY)
                 queued = len(waiting) + len(retries) + len(pages)
                 under_way = queued + len(self.jobs) - int(is_done)  # a done job takes no worker
                 waiting.extend(self.options.more(under_way))
@@ -222,7 +222,7 @@ class Batch:
             task = retries.popleft()
             self._submit("stopped" if task.overran else "grade", task, (task.unit,))
         # Each submission is read only when there is room for it: a class may not fit in memory.
-        while waiting and not retries and self._has_room():
+        while waiting and self._has_room():
             task = self._start_task(waiting.popleft())
             if task.kept:
                 self._log(task)
@@ -261,7 +261,7 @@ class Batch:
             if task.overran:
                 return worker.malformed(_released(task), task.unit, Message(TOO_LONG_TO_READ))
             task.overran, task.tries = True, 0
-        # `JudgeOverran` is one as well: the next job is then "stopped", which runs nothing.
+            return None  # the next job is "stopped", which runs nothing
         if isinstance(answer, WorkerDied) and task.tries < TRIES:
             return None
         if isinstance(answer, WorkerDied):
@@ -276,7 +276,7 @@ class Batch:
         with self.timer("read"):
             unit = submission.read(self.worker_config.limits_of(submission.exercise.name))
         task = _Task(submission, unit, submitted=unit.stamp or "")
-        self._keep_work(unit)
+        self._keep_stamp_of_same_work(unit)
         if not (self.options.force or self.options.redraw):
             task.record, task.stored = self._current(submission, unit)
             task.kept = task.record is not None
@@ -290,7 +290,7 @@ class Batch:
             task.fingerprints = fingerprints(unit)
         return task
 
-    def _keep_work(self, unit: Unit) -> None:
+    def _keep_stamp_of_same_work(self, unit: Unit) -> None:
         """Let the graded work that comes again keep its time and its digest: to ask for a regrade
         is no new work, and to submit the same notebook again through nbgrader's exchange is none.
 

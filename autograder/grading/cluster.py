@@ -474,7 +474,7 @@ class Cluster:
         self.submitted[future.key] = job, worker.address, future
         future.add_done_callback(self.finished.put)
 
-    def is_done(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> bool:
         """Return True: no batch on a cluster asks for more submissions, so it may wait."""
         return True
 

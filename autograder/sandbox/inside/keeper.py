@@ -51,7 +51,7 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
     poll.register(control, select.POLLIN | select.POLLHUP)
     while True:
         asked = poll.poll(EVERY_MS)
-        if asked and not control.recv(16):  # the judge is gone
+        if asked and not control.recv(16):  # the judge is gone: no one is left to be told
             os._exit(0)
         now = time.monotonic()
         if asked or now - seen > SOON:
