@@ -57,6 +57,9 @@ use 20.
 ROUNDINGS = 16
 """Where similar numbers cancel, the remainder may be this many times the rounding of one number."""
 
+UNIT_RTOL = 1e-2
+"""How near two wrong results must be, on a scale of the check's own, to be alike."""
+
 PASSES, FAILS, FAILS_BY_VALUE = "passes", "fails", "fails by value"
 """What a listed answer does in a check if it is alike: by value, where its results only have
 other dtypes.
@@ -297,6 +300,8 @@ class Diagnosis:
         if len(listed.calls) != len(observed.calls):
             return ""
         pairs = list(zip(observed.calls, listed.calls, strict=True))
+        if not _is_alike_in_unit(listed, observed):
+            return ""
         if all(same_call(*pair) for pair in pairs):
             return FAILS if listed.failure else PASSES
         if all(same_call(*pair, by_value=True) for pair in pairs):
@@ -481,9 +486,26 @@ def outcome_if_alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> 
         return ""
     if len(listed.calls) != len(observed.calls):
         return ""
+    if not _is_alike_in_unit(listed, observed):
+        return ""
     if not following.exact:
         return _outcome_by_value(listed, observed)
     return FAILS if listed.failure else PASSES
+
+
+def _is_alike_in_unit(listed: Attempt, observed: Attempt) -> bool:
+    """Tell whether two wrong results are also alike on the scales with which the check compared
+    them, such as each row's own: next to the largest number, all small ones look the same.
+    """
+    if listed.failure is None or observed.failure is None:
+        return True
+    unit = observed.failure.unit
+    x, y = as_plain(listed.failure.got), as_plain(observed.failure.got)
+    if unit is None or np.ndim(unit) == 0 or x is None or y is None or x.shape != y.shape:
+        return True
+    with np.errstate(all="ignore"):
+        close = np.abs(x.astype(float) - y) <= UNIT_RTOL * np.asarray(unit)
+        return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
 def _outcome_by_value(listed: Attempt, observed: Attempt) -> str:

@@ -23,7 +23,7 @@ BY_HAND = 0.0051
 
 # How far a result may be from that in float64, if its numbers are rounded to this dtype in each of
 # several steps. A result that is lost in one of the dtypes, such as 0 or NaN, is 1 away or more.
-ROUNDED = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
+ROUNDED = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.1}
 
 THE_RESULT = Message("the result")
 

@@ -303,8 +303,11 @@ def long_inputs(draw, n):
     return [tensor.float() for tensor in inputs(draw, (1, 1), n, n, 4, 3)]
 
 
-def expect_small(function, draw, *more, per_pair=PER_PAIR):
-    """Fail where a function holds n x n of anything, even a small part of it, or where its result is wrong."""
+def expect_small(function, draw, *more, per_pair=PER_PAIR, shorter=1):
+    """Fail where a function holds n x n of anything, even a small part of it, or where its result is wrong.
+
+    How much its memory grows is measured from a `shorter` text on, where right answers take time in proportion to n * n.
+    """
     # A wrong result is not caused by holding too much: a small call finds it before anything is counted.
     expect_attends(
         function, *inputs(draw, (2, 1), 9, 9, 4, 3), *[min(number, 2) for number in more]
@@ -313,7 +316,7 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
     arguments = long_inputs(draw, n)
     result = expect_held(function, int(per_pair * n * n), *arguments, *more)
     expect_rows(function, draw, result, arguments, more)
-    times, sizes_of = growth(function, draw, n, peak_memory, *more)
+    times, sizes_of = growth(function, draw, n // shorter, peak_memory, *more)
     message = (
         "For {long} tokens, {function} held {times} times as much at once as for {n}. In proportion to n, it would be "
         "{longer} times as much."
@@ -382,7 +385,7 @@ def rows_of(name, inputs, more, first):
 def chunked_attention_memory(chunked_attention, draw):
     """Never holds n_q x n_k scores or weights: long inputs with small chunks need little memory."""
     # Without a mask, larger chunks show it, and there are half as many of them.
-    expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR)
+    expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR, shorter=LONGER)
 
 
 @check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory], measured=True)

@@ -207,10 +207,12 @@ def gated_feed_forward_shape(gated_feed_forward, draw):
 
 @check(weight=1, needs=[gated_feed_forward_shape])
 def gated_feed_forward_curve(gated_feed_forward, draw):
-    """With d = d_ff = 1 and an up projection of 1 for a token of 1, the result is SiLU of the gate, times down."""
-    gates = [float(draw.rng.uniform(low, high)) for low, high in [(-2.2, -1.4), (1.2, 2.5)]]
-    one = torch.ones(1, dtype=torch.float64)
-    cases = [(one, gate * one[None], one[None], draw.tensor(1, 1)) for gate in gates]
+    """With d = d_ff = 1, the result is SiLU of the gate, times the up projection, times W_down."""
+    cases = []
+    for low, high in [(-2.2, -1.4), (1.2, 2.5)]:
+        gate, up = draw.rng.uniform(low, high), draw.rng.uniform(1.4, 1.8)  # 1 would hide a square
+        x = torch.tensor([draw.rng.uniform(0.6, 0.8)], dtype=torch.float64)
+        cases.append((x, (gate / x)[None], (up / x)[None], draw.tensor(1, 1)))
     expect_all(gated_feed_forward, cases)
 
 
@@ -442,7 +444,8 @@ def kept(function, draw):
 @of_tensors(weight=0.5, needs="shape")
 def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
-    exact = [argument.bfloat16() for argument in drawn(function, draw, 2)]
+    # Several rows: of very few numbers, all may be small because their terms cancel.
+    exact = [argument.bfloat16() for argument in drawn(function, draw, 8)]
     cases = [[argument.to(kind) for argument in exact] for kind in DTYPES]
     function.ahead(cases)
     results = {kind: function(*case) for kind, case in zip(DTYPES, cases, strict=True)}
