@@ -917,6 +917,26 @@ def test_no_numbers_are_shown_after_an_exception(list_wrong):
     assert report.results[0].raised and report.results[0].relation == ""
 
 
+def test_small_numbers_are_alike_on_the_scale_of_the_check(list_wrong):
+    """Next to the largest number, all small ones look the same."""
+    suite = Suite("checks", read={})
+
+    @suite.check()
+    def halved(f, draw):
+        """Halves each number, large or small."""
+        numbers = draw.rng.uniform(1, 2, 5) * [1, 1e-5, 1e-6, 1e-7, 1e-8]
+        expect_close(f(numbers), numbers / 2, unit=numbers)
+
+    @misconception("f", hint="Small numbers become 0.")
+    def cuts(numbers):
+        return np.where(numbers < 1e-3, 0, numbers / 2)
+
+    list_wrong(cuts)
+    doubled = lambda numbers: np.where(numbers < 1e-3, 2 * numbers, numbers / 2)  # noqa: E731
+    for answer, cause in (lambda numbers: cuts(numbers), "cuts"), (doubled, ""):
+        assert suite.examine("f", answer, 1, SEED).results[0].cause == cause
+
+
 @pytest.mark.parametrize(
     ("got", "cause"),
     [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")],
