@@ -819,14 +819,14 @@ def differentiated(cache_class, parts, upstream):
 
 
 def refused(cache_class, first, wrong, second):
-    """Append, append wrong sizes, append again; return what that raised, or "", and the last result."""
+    """Append, append wrong sizes, append again; return "refused", what else that raised, or "", and the last result."""
     cache = cache_class()
     cache.append(*first)
     raised = ""
     try:
         cache.append(*wrong)
     except (ValueError, RuntimeError, IndexError):
-        raised = "right kind"
+        raised = "refused"
     except Exception as error:
         raised = type(error).__name__
     try:
@@ -1005,7 +1005,7 @@ def KVCache_refuses(KVCache, draw):
         )
         outcome = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
-        expect(raised == "right kind", Message(message, said=outcome, **values))
+        expect(raised == "refused", Message(message, said=outcome, **values))
         expect_cached(
             result,
             [first, second],
