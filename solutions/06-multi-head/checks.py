@@ -873,6 +873,7 @@ def fuse_dtype(fuse, draw):
         ).state()
         for name, part in values.items():
             expect_tensor(state[name], tuple(part.shape), kind, what=name)
+            expect_close(state[name], part.to(kind), what=name)
 
 
 # from_torch
@@ -955,3 +956,4 @@ def from_torch_dtype(from_torch, draw):
         ).state()
         for name, part in values.items():
             expect_tensor(state[name], tuple(part.shape), kind, what=name)
+            expect_close(state[name], part.to(kind), what=name)

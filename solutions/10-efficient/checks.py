@@ -428,6 +428,7 @@ def operations(function, *arguments):
         "slice_scatter",
     }
     free |= {"index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_"}
+    into_a_part = {"index_add_", "index_fill_", "scatter_add_"}  # of their first tensor
     count = 0
 
     def tensors(part):
@@ -449,6 +450,8 @@ def operations(function, *arguments):
             if operation.is_view or name in free:
                 return result
             taken, made = tensors(arguments), tensors(result)
+            if name in into_a_part:
+                taken, made = taken[1:], []
             if name in products:
                 count += made[0].numel() * taken[products[name]].shape[-1]
             else:

@@ -164,7 +164,8 @@ def rms_norm_eps(rms_norm, draw):
     n, *_ = sizes(draw, 1)
     x, weight = rows(draw, n)
     zeros = torch.cat([1e-3 * x, 0 * x[:1]])
-    expect_all(rms_norm, [(1e-3 * x, weight), (x, weight, 0.5), (zeros, weight)])
+    # Zeros come first: they tell eps that is missing from one of another size.
+    expect_all(rms_norm, [(zeros, weight), (1e-3 * x, weight), (x, weight, 0.5)])
 
 
 @check(weight=1, needs=[rms_norm_values])

@@ -172,13 +172,16 @@ def _names() -> list[str]:
 
 def _has_running_thread(name: str) -> bool:
     """Tell whether one of a process's threads runs, or waits only for its turn."""
-    try:
-        for thread in os.listdir(f"/proc/{name}/task"):
-            with open(f"/proc/{name}/task/{thread}/stat", "rb", 0) as file:
-                if file.read().rpartition(b")")[2].split()[0] == RUNNING:
-                    return True
-    except OSError:  # it, or one of them, has ended meanwhile
-        pass
+    threads: list[str] = []
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        threads = os.listdir(f"/proc/{name}/task")
+    for thread in threads:
+        with (
+            contextlib.suppress(OSError),  # this one has ended meanwhile
+            open(f"/proc/{name}/task/{thread}/stat", "rb", 0) as file,
+        ):
+            if file.read().rpartition(b")")[2].split()[0] == RUNNING:
+                return True
     return False
 
 
