@@ -113,11 +113,15 @@ class Publisher:
         if answer is None or answer.version == row.published:
             return row
         row = self._put(row, answer)
+        graded = self.hand_ins.of_work(row.work, State.GRADED)
+        with_page = [each for each in graded if each.published.startswith(PAGE)]
+        promised = [each for each in graded if each.published.startswith(LATER)]
         if answer.text == PAGE:
-            graded = self.hand_ins.of_work(row.work, State.GRADED)
-            with_page = [each for each in graded if each.published.startswith(PAGE)]
-            for each in with_page[:-MOST_PAGES]:
+            for each in [*with_page[:-MOST_PAGES], *promised]:
                 self._put(each, Answer(OLDER))
+        if answer.text == LATER:  # the due date was moved: earlier pages have points as well
+            for each in with_page:
+                self._put(each, answer)
         return row
 
     def _put(self, row: HandInRow, answer: Answer) -> HandInRow:

@@ -1125,6 +1125,25 @@ def test_only_reasons_or_nothing_before_the_due_date(isolated, toy, tmp_path):
     assert "of 9 points" in hand_in.feedback()
 
 
+def test_all_hand_ins_of_a_student_follow_the_due_date(isolated, toy, tmp_path):
+    watched = WatchedCourse(toy, tmp_path, 'c.Watch.shows = "after due date"\n')
+    due(watched, datetime.now(UTC) + timedelta(hours=1))
+    hand_ins = []
+    for answers in (WRONG, RIGHT):
+        hand_ins.append(watched.submit("ada", answers))
+        watched.run_once()
+    pages = [text_of(hand_in.feedback()) for hand_in in hand_ins]
+    assert all("You can fetch the feedback after" in page for page in pages)
+    due(watched, datetime.now(UTC) - timedelta(hours=1))
+    watched.run_once()
+    older, newest = (text_of(hand_in.feedback()) for hand_in in hand_ins)
+    assert "You can fetch the feedback after" not in older and "of 9 points" not in older
+    assert "of 9 points" in newest
+    due(watched, datetime.now(UTC) + timedelta(hours=1))
+    watched.run_once()
+    assert all("of 9 points" not in text_of(hand_in.feedback()) for hand_in in hand_ins)
+
+
 def test_the_due_date_may_be_in_the_gradebook_alone(isolated, toy, tmp_path):
     watched = WatchedCourse(toy, tmp_path, 'c.Watch.shows = "after due date"\n')
     with gradebook.opened(watched.course) as book:
