@@ -569,6 +569,11 @@ gated_feed_forward_matrix_product = network(
     "product over the tokens",
     "Gate and up are multiplied as matrices, which mixes the tokens. They are multiplied number by number.",
 )(lambda x, W_gate, W_up, W_down: (silu(x @ W_gate).mT @ (x @ W_up)) @ W_down)
+gated_feed_forward_one_gate = network(
+    "one_gate",
+    "one gate for each token",
+    "A token has one gate, the mean over its hidden numbers. Each hidden number has a gate of its own.",
+)(lambda x, W_gate, W_up, W_down: (silu((x @ W_gate).mean(-1, keepdim=True)) * (x @ W_up)) @ W_down)
 gated_feed_forward_residual = network(
     "residual",
     "x added in the network",
