@@ -66,9 +66,9 @@ def _sample(process, main, start):
     is divided among them).
     """
     below, sandboxes = descendants(process)
-    own = _proportional_memory(main)
-    others = sum(map(_proportional_memory, below))
-    return {"t": time.time() - start, "sandboxes": sandboxes, "main": own, "pss": own + others}
+    of_main = _proportional_memory(main)
+    of_all = of_main + sum(map(_proportional_memory, below))
+    return {"t": time.time() - start, "sandboxes": sandboxes, "main": of_main, "pss": of_all}
 
 
 class Usage:

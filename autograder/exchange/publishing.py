@@ -146,10 +146,14 @@ class Publisher:
             self.deadlines = deadlines.read(self.course)
             self._dates_of = (state.st_mtime_ns, state.st_size)
 
-    def may_see(self, student: str, exercise: str) -> bool:
-        """Tell whether a student may see feedback on an exercise now."""
+    def _hidden_until(self, student: str, exercise: str) -> datetime | None:
+        """Return the due date until which a student may not see feedback on an exercise; None if
+        they may see it now.
+        """
+        if self.settings.shows != AFTER_DUE_DATE:  # spares reading records at each look
+            return None
         due = due_of(self.course, self.deadlines, student, exercise)
-        return self.settings.shows != AFTER_DUE_DATE or due is None or due < datetime.now(UTC)
+        return due if due and due >= datetime.now(UTC) else None
 
     def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
@@ -165,9 +169,9 @@ class Publisher:
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
             # If the page of this hand-in was published before, then that copy stays.
             return None if row.published else Answer(SUPERSEDED)
-        due = due_of(self.course, self.deadlines, row.student, row.exercise)
-        if due and not self.may_see(row.student, row.exercise):
-            return Answer(LATER, due.isoformat())
+        hidden_until = self._hidden_until(row.student, row.exercise)
+        if hidden_until:
+            return Answer(LATER, hidden_until.isoformat())
         return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
 
     def _published_notebooks(self, row: HandInRow) -> list[str]:

@@ -408,11 +408,10 @@ def _sections(
             if work:
                 yield StudentWork(work)
                 work = []
-            yield (
-                _prose(cell)
-                if cell.cell_type == "markdown"
-                else _given_code(cell, stopped_ids, budget)
-            )
+            if cell.cell_type == "markdown":
+                yield _prose(cell)
+            else:
+                yield _given_code(cell, stopped_ids, budget)
             continue
         # A cell that a person grades is both: written by the student, and worth points.
         if graded is None or is_answer(cell):

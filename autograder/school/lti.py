@@ -366,11 +366,10 @@ def _visibility(course: Course) -> Callable[[Grade], bool]:
     dates: Deadlines = deadlines.read(course)
 
     def is_visible(grade: Grade) -> bool:
-        student, exercise = grade["student_id"], grade["assignment"]
-        due = records.due_of(course, dates, student, exercise)
-        if shows == POINTS or due is None:
-            return shows in (POINTS, AFTER_DUE_DATE)
-        return due < datetime.now(UTC)
+        if shows == POINTS:
+            return True
+        due = records.due_of(course, dates, grade["student_id"], grade["assignment"])
+        return due < datetime.now(UTC) if due else shows == AFTER_DUE_DATE
 
     return is_visible
 

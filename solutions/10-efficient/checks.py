@@ -70,9 +70,7 @@ SAMPLE = 32  # queries
 CHUNK = 12  # keys: float64 inside, with a few copies of a chunk's scores, is still little memory
 PER_PAIR = 0.9  # bytes for each pair of tokens: a mask of booleans has one, scores have two or four
 LONGER = 4  # times as many tokens
-# As much for these: in proportion to n it is 4 times as much, to n * n 16 times. Chunks of sqrt(n) tokens take 8 times
-# as long, and hold 4 times as much.
-MOST_TIMES, MOST_TIMES_HELD = 8, 6
+MOST_TIMES = 8  # as much for these: in proportion to n it is 4 times as much, to n * n 16 times
 ATTENTIONS = ("chunked_attention", "local_attention", "linear_attention", "causal_linear_attention")
 
 
@@ -305,11 +303,13 @@ def long_inputs(draw, n):
     return [tensor.float() for tensor in inputs(draw, (1, 1), n, n, 4, 3)]
 
 
-def expect_small(function, draw, *more, per_pair=PER_PAIR, shorter=1):
-    """Fail where a function holds n x n of anything, even a small part of it, or where its result is wrong.
+def expect_small(function, draw, *more):
+    """Fail where a function holds n x n of anything, even a small part of it, or where its result is wrong."""
+    expect_slow_growth(function, draw, expect_little_held(function, draw, *more), *more)
 
-    How much its memory grows is measured from a `shorter` text on, where right answers take time in proportion to n * n.
-    """
+
+def expect_little_held(function, draw, *more, per_pair=PER_PAIR):
+    """Fail where a function holds `per_pair` bytes for each pair of n tokens, or its result is wrong; return n."""
     # A wrong result is not caused by holding too much: a small call finds it before anything is counted.
     expect_attends(
         function, *inputs(draw, (2, 1), 9, 9, 4, 3), *[min(number, 2) for number in more]
@@ -318,23 +318,27 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR, shorter=1):
     arguments = long_inputs(draw, n)
     result = expect_held(function, int(per_pair * n * n), *arguments, *more)
     expect_rows(function, draw, result, arguments, more)
-    times, sizes_of = growth(function, draw, n // shorter, peak_memory, MOST_TIMES_HELD, *more)
+    return n
+
+
+def expect_slow_growth(function, draw, n, *more):
+    """Fail where a function holds more than MOST_TIMES as much for LONGER times n tokens as for n."""
+    times, sizes_of = growth(function, draw, n, peak_memory, *more)
     message = (
         "For {long} tokens, {function} held {times} times as much at once as for {n}. In proportion to n, it would be "
         "{longer} times as much."
     )
     expect(
-        times <= MOST_TIMES_HELD,
+        times <= MOST_TIMES,
         Message(message, function=function.name, times=f"{times:.1f}", **sizes_of),
     )
 
 
-def growth(function, draw, n, measure, most, *more):
+def growth(function, draw, n, measure, *more):
     """Return how many times as much `measure` finds for LONGER times n tokens as for n, and sizes for a message.
 
     `measure` is called with the function and arguments, where the function is. It returns a result, which is compared
-    here, how much it has found, and possibly the shape and dtype of the largest tensor. `most` is how many times as much
-    may be.
+    here, how much it has found, and possibly the shape and dtype of the largest tensor.
     """
     found = []
 
@@ -345,7 +349,7 @@ def growth(function, draw, n, measure, most, *more):
         found.append(max(amount, 1))
         # The list is what this function is compared by with the listed answers. Two did the same if neither grows too
         # much, or if their largest tensors look the same: how many parts there are does not matter.
-        if found[-1] <= most * found[0]:
+        if found[-1] <= MOST_TIMES * found[0]:
             return result, [0]
         return result, [1, *[list(shape).count(LONGER * n) for shape in largest[:1]], *largest[1:2]]
 
@@ -388,13 +392,16 @@ def rows_of(name, inputs, more, first):
 def chunked_attention_memory(chunked_attention, draw):
     """Never holds n_q x n_k scores or weights: long inputs with small chunks need little memory."""
     # Without a mask, larger chunks show it, and there are half as many of them.
-    expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR, shorter=LONGER)
+    n = expect_little_held(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR)
+    # From a shorter text on, as right answers take time in proportion to n * n; then small chunks show what grows.
+    expect_slow_growth(chunked_attention, draw, n // LONGER, CHUNK)
 
 
 @check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory], measured=True)
 def chunked_attention_memory_causal(chunked_attention, draw):
     """In the causal case, does not store a mask of all pairs either."""
-    expect_small(chunked_attention, draw, CHUNK, True, shorter=LONGER)
+    n = expect_little_held(chunked_attention, draw, CHUNK, True)
+    expect_slow_growth(chunked_attention, draw, n // LONGER, CHUNK, True)
 
 
 @check(weight=6, needs=[local_attention_values], measured=True)
@@ -452,13 +459,13 @@ def operations(function, *arguments):
             name = operation._schema.name.split("::")[-1]
             if operation.is_view or name in free:
                 return result
-            taken, made = tensors(arguments), tensors(result)
+            operands, results = tensors(arguments), tensors(result)
             if name in into_a_part:
-                taken, made = taken[1:], []
+                operands, results = operands[1:], []
             if name in products:
-                count += made[0].numel() * taken[products[name]].shape[-1]
+                count += results[0].numel() * operands[products[name]].shape[-1]
             else:
-                count += max([tensor.numel() for tensor in taken + made], default=0)
+                count += max([tensor.numel() for tensor in operands + results], default=0)
             return result
 
     with Counting():
@@ -472,7 +479,7 @@ def operations(function, *arguments):
 def time(function, draw):
     """Takes time in proportion to n: each token adds the same number of operations, however many there are."""
     n = int(draw.rng.integers(680, 720))
-    times, sizes_of = growth(function, draw, n, operations, MOST_TIMES)
+    times, sizes_of = growth(function, draw, n, operations)
     message = (
         "For {long} tokens, {function} computed {times} times as many numbers as for {n}. In proportion to n, it would "
         "be {longer} times as many."
