@@ -27,12 +27,12 @@ class Wrong:
         Its function's name; the mistake in words, or ""; the hint that a student reads.
     failed : list of [str, str]
         Name and title of each check that it fails with the first seed, in order.
-    recognised : bool
+    recognized : bool
         Whether the first of these names it as the cause.
-    passes : list of int
+    passed_seeds : list of int
         The seeds with which it fails no check: there should be none.
     advice : bool
-        Whether only advice detects it, so that it loses no points.
+        Whether it loses no points: what it fails, if anything, is advice.
     slip : str
         The error that it raised in the first of these checks, if its author cannot have meant it: a
         missing name or import.
@@ -42,8 +42,8 @@ class Wrong:
     label: str
     hint: str
     failed: list[list[str]]
-    recognised: bool
-    passes: list[int]
+    recognized: bool
+    passed_seeds: list[int]
     advice: bool
     slip: str = ""
 
@@ -78,11 +78,11 @@ def try_answers(exercise: loader.Loaded, subject: str) -> AnswerTrials:
     checks = [check for check in suite.checks_of(subject) if not machine.fails(check.on)]
     wrong = []
     for answer, failed in loader.caught(exercise, subject, SEEDS[0]):
-        passes = [] if failed else [SEEDS[0]]
+        passed_seeds = [] if failed else [SEEDS[0]]
         for seed in SEEDS[1:]:
             if not any(attempt(check, answer, seed).failure for check in checks):
-                passes.append(seed)
-        recognised = bool(failed) and failed[0].cause == answer.__name__
+                passed_seeds.append(seed)
+        recognized = bool(failed) and failed[0].cause == answer.__name__
         failures = [[result.name, result.title] for result in failed]
         advice = all(result.status == Status.ADVICE for result in failed)
         slip = _slip(exercise, answer, failed[0]) if failed and failed[0].raised else ""
@@ -92,8 +92,8 @@ def try_answers(exercise: loader.Loaded, subject: str) -> AnswerTrials:
                 answer.label,
                 answer.hint,
                 failures,
-                recognised,
-                passes,
+                recognized,
+                passed_seeds,
                 advice,
                 slip,
             )
@@ -165,7 +165,7 @@ def to_record(
         }
         functions[trial.subject] = verified.Function(
             failed,
-            [answer.name for answer in wrong if not answer.recognised],
+            [answer.name for answer in wrong if not answer.recognized],
             [answer.name for answer in trial.right],
         )
     return {on for on in needs - GPU if machine.fails(on)}, functions
@@ -180,8 +180,9 @@ def _recorded(exercise: loader.Loaded, subject: str, function: verified.Function
     for name, failed in function.wrong.items():
         named = [[check, titles[check]] for check in failed]
         answer = listed[name]
-        recognised, advice = name not in function.unrecognised, not worth & set(failed)
-        wrong.append(Wrong(name, answer.label, answer.hint, named, recognised, [], advice))
+        recognized = name not in function.unrecognized
+        advice = not worth & set(failed)
+        wrong.append(Wrong(name, answer.label, answer.hint, named, recognized, [], advice))
     return AnswerTrials(subject, list(titles), wrong, [Right(name, "") for name in function.right])
 
 
@@ -193,7 +194,7 @@ def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:
     return {answer.__name__: answer for answer in answers}
 
 
-def decides(folder: Path) -> list[Path]:
+def deciding_files(folder: Path) -> list[Path]:
     """Return the files that determine the results."""
     return [
         folder / verified.NAME,

@@ -44,14 +44,14 @@ class Function:
         The names of the checks that each wrong answer fails, by its name, in order. Checks that
         need a GPU are left out, and so are answers that only a GPU shows: the record is the same
         with and without one.
-    unrecognised : list of str
+    unrecognized : list of str
         The wrong answers that are not named as the cause of their failure.
     right : list of str
         The right answers.
     """
 
     wrong: dict[str, list[str]]
-    unrecognised: list[str]
+    unrecognized: list[str]
     right: list[str]
 
 
@@ -111,7 +111,7 @@ def write(
     functions = {
         name: {
             "wrong": {answer: " ".join(failed) for answer, failed in function.wrong.items()},
-            "unrecognised": function.unrecognised,
+            "unrecognized": function.unrecognized,
             "right": function.right,
         }
         for name, function in results.items()
@@ -127,7 +127,7 @@ def write(
 
 def _function(entry: dict[str, Any]) -> Function:
     wrong = {answer: failed.split() for answer, failed in entry["wrong"].items()}
-    return Function(wrong, list(entry["unrecognised"]), list(entry["right"]))
+    return Function(wrong, list(entry["unrecognized"]), list(entry["right"]))
 
 
 def _seal(*parts: Any) -> str:

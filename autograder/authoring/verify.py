@@ -84,22 +84,22 @@ def _verify(folder: Path) -> None:
     state = verified.state(folder)
     settings = Settings.read(folder)
     for name in [*MODULES, *(name for name in FURTHER if (folder / name).exists())]:
-        _can_be_read(folder / name)
+        _require_readable(folder / name)
         for line, problem in syntax.faults(folder / name):
             raise UserError(f"{_short(folder / name, line)}: {problem}")
     exercise = _loaded(folder)
-    _speak_of_the_same(exercise)
-    _says_what_it_needs(exercise, settings)
+    _require_same_names(exercise)
+    _require_settings_for_machine(exercise, settings)
     # Checks that need what this machine lacks are left out, and `release` says so.
-    _solution_earns_all(exercise)
+    _require_all_points(exercise)
     trials = []
     for subject in exercise.subjects:
         trials.append(answer_trials.try_answers(exercise, subject))
-        _listed_answers_do_what_they_should(exercise, trials[-1])
+        _require_listed_results(exercise, trials[-1])
     verified.write(folder, state, *answer_trials.to_record(exercise, trials))
 
 
-def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
+def _require_settings_for_machine(exercise: "loader.Loaded", settings: Settings) -> None:
     """Refuse a check on a GPU if guests would not get one: every answer would fail it on a
     machine with a GPU.
     """
@@ -119,7 +119,7 @@ def _short(path: Path, line: int | None = None) -> str:
     return path_in_course if line is None else f"{path_in_course}:{line}"
 
 
-def _can_be_read(path: Path) -> None:
+def _require_readable(path: Path) -> None:
     try:
         ast.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def _loaded(folder: Path) -> "loader.Loaded":
     return exercise
 
 
-def _speak_of_the_same(exercise: "loader.Loaded") -> None:
+def _require_same_names(exercise: "loader.Loaded") -> None:
     """Check that the notebook's cells, the checks and the listed answers name the same
     functions.
     """
@@ -155,13 +155,14 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
     cells = list(zip(exercise.notebook.cells, lines, strict=True))
     answers, given = _defined_in(cells, answers=True), _defined_in(cells, answers=False)
-    _checks_have_functions(exercise, path, answers, given)
-    _checks_are_run(exercise, path, cells, _checked_by_cells(exercise, path, cells, answers, given))
-    _are_worth_points(exercise)
-    _answers_have_checks(exercise)
+    _require_functions(exercise, path, answers, given)
+    run = _checked_by_cells(exercise, path, cells, answers, given)
+    _require_check_cells(exercise, path, cells, run)
+    _require_points(exercise)
+    _require_checks_of_answers(exercise)
 
 
-def _checks_have_functions(
+def _require_functions(
     exercise: "loader.Loaded", path: Path, written: dict[str, int], given: dict[str, int]
 ) -> None:
     for check in exercise.suite.checks:
@@ -206,7 +207,7 @@ def _checked_by_cells(
     return run
 
 
-def _checks_are_run(
+def _require_check_cells(
     exercise: "loader.Loaded", path: Path, cells: Sequence[tuple[Any, int]], run: set[str]
 ) -> None:
     """Refuse an answer cell that no check cell checks, and a check that no cell runs."""
@@ -232,7 +233,7 @@ def _checks_are_run(
             )
 
 
-def _are_worth_points(exercise: "loader.Loaded") -> None:
+def _require_points(exercise: "loader.Loaded") -> None:
     for tested in exercise.subjects:
         checks = exercise.suite.checks_of(tested)
         if not any(check.weight for check in checks):
@@ -242,7 +243,7 @@ def _are_worth_points(exercise: "loader.Loaded") -> None:
             )
 
 
-def _answers_have_checks(exercise: "loader.Loaded") -> None:
+def _require_checks_of_answers(exercise: "loader.Loaded") -> None:
     """Refuse a listed answer for a function without checks, and a wrong one without a hint."""
     from autograder.checking.answers import answers_in
 
@@ -349,27 +350,27 @@ class _Author:
         """Return None: checks do not look at an author's text."""
 
     def show(self, report: "Report") -> None:
-        """Look at a report, and at those of the other seeds."""
-        _earns_all(report, f"the solution of {report.subject}")
+        """Raise `_Lost` if the solution lost points in this report, or with another seed."""
+        _require_full_report(report, f"the solution of {report.subject}")
         for seed in self.others:
             again = self.suite.examine(
                 report.subject, self.lookup(report.subject), report.points, seed
             )
-            _earns_all(again, f"the solution of {report.subject}")
+            _require_full_report(again, f"the solution of {report.subject}")
 
 
 class _Lost(Exception):
     """A solution or right answer did not earn all points."""
 
 
-def _earns_all(report: "Report", description: str) -> None:
+def _require_full_report(report: "Report", description: str) -> None:
     from autograder.authoring import answer_trials
 
     if said := answer_trials.lost(report):
         raise _Lost(f"{description} {said}")
 
 
-def _solution_earns_all(exercise: "loader.Loaded") -> None:
+def _require_all_points(exercise: "loader.Loaded") -> None:
     from autograder.authoring import answer_trials
     from autograder.checking import use_host
 
@@ -379,9 +380,7 @@ def _solution_earns_all(exercise: "loader.Loaded") -> None:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), host.names)  # noqa: S102 (an author's own text)
 
 
-def _listed_answers_do_what_they_should(
-    exercise: "loader.Loaded", trial: "answer_trials.AnswerTrials"
-) -> None:
+def _require_listed_results(exercise: "loader.Loaded", trial: "answer_trials.AnswerTrials") -> None:
     from autograder.checking import machine
 
     suite, folder = exercise.suite, exercise.folder
@@ -396,14 +395,14 @@ def _listed_answers_do_what_they_should(
     for wrong in trial.wrong:
         answer = answers[wrong.name]
         where = _answer_location(folder, answer)
-        if wrong.passes:
+        if wrong.passed_seeds:
             its_fix = fix
             if hasattr(answer, "made_from"):
                 leave_out = f'leave it out with but=["{wrong.label}"]'
                 its_fix = fix.replace("take it off the list", leave_out)
             raise UserError(
                 f"{where}: {_called(answer)} is listed as a wrong answer but passes "
-                f"every check of {trial.subject} (seed {wrong.passes[0]}); {its_fix}."
+                f"every check of {trial.subject} (seed {wrong.passed_seeds[0]}); {its_fix}."
             )
         if wrong.slip:
             raise UserError(

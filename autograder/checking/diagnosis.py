@@ -161,7 +161,7 @@ class Diagnosis:
             name = check.__name__
             if name in causes:
                 continue
-            if follows := _followed(check, attempts[name], cause_of):
+            if follows := _cause_elsewhere(check, attempts[name], cause_of):
                 yield name, Finding(follows=follows)
                 continue
             is_quick = plain is not None or not check.on
@@ -227,9 +227,7 @@ class Diagnosis:
         draws, with different numbers, confirm it; or it behaves alike in all the other checks and
         gets the same message, and the usual draws confirm it.
         """
-        candidates = _Candidates(
-            checks, attempts, functools.partial(self._outcome_if_alike, seed=seed)
-        )
+        candidates = _Candidates(checks, attempts, functools.partial(self._compare, seed=seed))
         wrong_answers = [wrong for wrong in wrong_answers if wrong not in self.without]
         if not candidates.ask_all(wrong_answers):
             return
@@ -264,7 +262,7 @@ class Diagnosis:
         if observed.seconds > QUICK or _is_same_in_each_draw(observed):
             return True
         return all(
-            _does_as(check, wrong, other, redrawn)
+            _behaves_like(check, wrong, other, redrawn)
             for other, redrawn in _within(redraw, check, FOR_A_CAUSE)
         )
 
@@ -279,14 +277,15 @@ class Diagnosis:
             return False
         numbers = [some_numbers(observed.calls)]
         for other, redrawn in _within(redraw, check, len(OTHER_SEEDS)):
-            if not _does_as(check, wrong, other, redrawn):
+            if not _behaves_like(check, wrong, other, redrawn):
                 return False
             if redrawn.failure is not None:
                 numbers.append(some_numbers(redrawn.calls))
         # Two other draws at least have failed, and not all with the same number.
         return len(numbers) > 2 and len(set().union(*numbers)) > 1
 
-    def _outcome_if_alike(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
+    def _compare(self, check: Check, wrong: Any, observed: Attempt, seed: int) -> str:
+        """Return what `outcome_if_alike` does, in less time."""
         # Most listed answers already differ in the first call. It can be made without the rest of
         # the check, so it is compared first.
         first = self._first_call(check, seed) if observed.calls else None
@@ -339,8 +338,9 @@ class _Candidates:
         run = [check for check in checks if check.__name__ in attempts]
         self.failed = [check for check in run if attempts[check.__name__].failure]
         self._passed = [check for check in run if not attempts[check.__name__].failure]
-        # Right answers may fail advice, and in every class some do. So what listed answers do in
-        # other checks comes then from `_fails`, which remembers it from submission to submission.
+        # In every class, some right answers fail advice. Then all listed answers are asked about
+        # for each of them, so what these do in the passed checks comes from `_fails`, which
+        # remembers it from submission to submission.
         self._only_advice_failed = not any(check.weight for check in self.failed)
         self._attempts = attempts
         self._outcome_in = functools.cache(
@@ -372,11 +372,11 @@ class _Candidates:
         return True
 
     def _worth_asking(self, check: Check, wrong: Any) -> bool:
-        """Tell whether it is worth asking.
+        """Tell whether a listed answer is asked about in a failed check.
 
-        To ask all listed answers in a check that compiles takes longer than a judge may compute.
-        Where it came to no number, only one that is alike in all the other checks can be the cause:
-        those are asked first.
+        Checks with `on=`, such as those that compile, are too slow for all listed answers. If the
+        function came to no number there, only those are asked about that are alike in all passed
+        checks without `on=`.
         """
         if not check.on or not _has_no_number(self._attempts[check.__name__].calls):
             return True
@@ -423,17 +423,17 @@ class _Candidates:
         return False
 
 
-def _followed(check: Check, observed: Attempt, named: Mapping[str, Any]) -> str:
-    """Return the name of the first check in `named` whose cause fails this check as the function
-    did; "" if none does.
+def _cause_elsewhere(check: Check, observed: Attempt, cause_of: Mapping[str, Any]) -> str:
+    """Return the name of the first check whose cause fails this check as the function did; "" if
+    none does.
 
-    `named` has, for the names of graded checks, the listed answers that are their causes.
+    `cause_of` has, for the names of graded checks, the listed answers that are their causes.
     """
     kind = _kind_of_failure(observed)
     # To run listed answers in a check that needs a machine, such as one that compiles, takes long.
     if check.on or not kind:
         return ""
-    return next((name for name, wrong in named.items() if _fails_as(check, wrong) == kind), "")
+    return next((name for name, wrong in cause_of.items() if _fails_as(check, wrong) == kind), "")
 
 
 def _is_same_in_each_draw(observed: Attempt) -> bool:
@@ -454,7 +454,7 @@ def _within(
             return
 
 
-def _does_as(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool:
+def _behaves_like(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool:
     """Tell whether a wrong answer does in a draw what the function does: passes too, or is
     alike.
     """
@@ -479,16 +479,16 @@ def outcome_if_alike(check: Check, wrong: Any, seed: int, observed: Attempt) -> 
     str
         `PASSES`, `FAILS` or `FAILS_BY_VALUE`; "" if it does something else.
     """
-    following = _ComparedSubject(check.subject, wrong, observed.calls)
+    compared = _ComparedSubject(check.subject, wrong, observed.calls)
     try:
-        listed = run_check(check, following, seed)
+        listed = run_check(check, compared, seed)
     except _DifferentCall:
         return ""
     if len(listed.calls) != len(observed.calls):
         return ""
     if not _is_alike_in_unit(listed, observed):
         return ""
-    if not following.exact:
+    if not compared.exact:
         return _outcome_by_value(listed, observed)
     return FAILS if listed.failure else PASSES
 
@@ -519,13 +519,15 @@ def _outcome_by_value(listed: Attempt, observed: Attempt) -> str:
 
 
 def _fails(check: Check, wrong: Any) -> bool:
-    """Tell whether a listed wrong answer fails a check, as it shows in some draw."""
+    """Tell whether a listed wrong answer fails a check, in the draw of seed 0."""
     return bool(_fails_as(check, wrong))
 
 
 @functools.cache
 def _fails_as(check: Check, wrong: Any) -> tuple[str, ...]:
-    """Return in which way a listed wrong answer fails a check in some draw; empty if it passes."""
+    """Return in which way a listed wrong answer fails a check, in the draw of seed 0; empty if it
+    passes.
+    """
     # One seed for all: the result is cached for every later submission.
     return _kind_of_failure(attempt(check, wrong, 0))
 
@@ -616,9 +618,9 @@ class _ComparedSubject(Subject):
     the check.
     """
 
-    def __init__(self, name: str, function: Any, followed: list[Call]):
+    def __init__(self, name: str, function: Any, recorded: list[Call]):
         super().__init__(name, function)
-        self.followed = followed
+        self.recorded = recorded
         self.exact = True
 
     def call(
@@ -630,12 +632,12 @@ class _ComparedSubject(Subject):
     ) -> Call:
         call = super().call(arguments, function, method, must_raise)
         number = len(self.calls) - 1
-        if number >= len(self.followed):
+        if number >= len(self.recorded):
             raise _DifferentCall
-        followed = self.followed[number]
+        recorded = self.recorded[number]
         # Once a dtype has differed, all later calls are compared by value.
-        self.exact = self.exact and same_call(followed, call)
-        if not (self.exact or same_call(followed, call, by_value=True)):
+        self.exact = self.exact and same_call(recorded, call)
+        if not (self.exact or same_call(recorded, call, by_value=True)):
             raise _DifferentCall
         return call
 
@@ -761,7 +763,7 @@ def same(a: Any, b: Any, atol: float = 0.0, by_value: bool = False) -> bool:
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:  # not both are numbers
         both_are_objects = x is None and y is None
-        return both_are_objects and _same_object(a, b) and (not isinstance(a, str) or a == b)
+        return both_are_objects and _may_be_same_object(a, b) and (not isinstance(a, str) or a == b)
     neither_is_boolean = "b" not in (x.dtype.kind, y.dtype.kind)
     if x.shape != y.shape or not (_same_kind(x, y) or (by_value and neither_is_boolean)):
         return False
@@ -823,13 +825,13 @@ def _rounding_of(values: Any) -> float:
     return rounding
 
 
-def _same_object(a: Any, b: Any) -> bool:
+def _may_be_same_object(a: Any, b: Any) -> bool:
     """Tell whether two values that are no numbers may be the same: modules show what they are
     when they are asked.
     """
     if type(a) is type(b) or (is_module(a) and is_module(b)):
         return True
-    # What lives in another process is an object there, of a class of its author's.
+    # The type of a handle says nothing: its object is in another process, and of any class.
     local = [value for value in (a, b) if not lives_elsewhere(value)]
     if len(local) == 2:
         return False
@@ -839,7 +841,7 @@ def _same_object(a: Any, b: Any) -> bool:
 
 
 def _can_be_called(value: Any) -> bool:
-    # None: of what lives elsewhere, and is no function
+    # A handle of an object in another process has None there if that cannot be called.
     return callable(value) and type(value).__call__ is not None
 
 
@@ -893,7 +895,9 @@ def _mismatch(
     right = _in_numpy(answer, call.drawn) if answer else None
     # A right answer explains nothing where an argument was changed, an error was raised, the dtype
     # differs, or the function draws random numbers.
-    compares = not (failure.changed or call.error or failure.dtypes or _draws(call.arguments))
+    compares = not (
+        failure.changed or call.error or failure.dtypes or _has_generator(call.arguments)
+    )
     mismatch = Mismatch(
         expected=expected,
         got=got,
@@ -1012,7 +1016,7 @@ def _like(value: Any, drawn: Any) -> Any:
     return tensor.to(drawn.dtype) if drawn.dtype == torch.bfloat16 else tensor
 
 
-def _draws(arguments: Sequence[Any]) -> bool:
+def _has_generator(arguments: Sequence[Any]) -> bool:
     return any(type(argument) is np.random.Generator for argument in arguments)
 
 

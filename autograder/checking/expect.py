@@ -252,13 +252,22 @@ def expect_array(
     if shape is not None and array.shape != tuple(shape):
         raise _wrong_shape(array, tuple(shape), what)
     if dtype is not None and array.dtype != np.dtype(dtype):
-        message = "Expected {what} to have dtype {expected}, got {got}."
-        values = {"what": what, "expected": str(np.dtype(dtype)), "got": str(array.dtype)}
-        passed = [_shape_passed(array)] if shape is not None else []
-        failure = Failed(Message(message, **values), passed, explained=True)
+        failure = _wrong_dtype(
+            array, shape is not None, str(np.dtype(dtype)), str(array.dtype), what
+        )
         failure.dtypes = np.dtype(dtype), array.dtype
         raise failure
     return array
+
+
+def _wrong_dtype(
+    array: Any, has_right_shape: bool, expected: str, got: str, what: str | Message
+) -> Failed:
+    """Return the failure of an array or tensor that should have another dtype."""
+    message = "Expected {what} to have dtype {expected}, got {got}."
+    passed = [_shape_passed(array)] if has_right_shape else []
+    values = {"what": what, "expected": expected, "got": got}
+    return Failed(Message(message, **values), passed, explained=True)
 
 
 def _wrong_shape(array: Any, shape: tuple[int, ...], what: str | Message) -> Failed:
@@ -295,11 +304,8 @@ def expect_tensor(
     array = expect_array(got, shape, what=what)
     # Of the tensor: the array of a bfloat16 one is float32.
     if dtype is not None and got.dtype != dtype:
-        message = "Expected {what} to have dtype {expected}, got {got}."
-        passed = [_shape_passed(array)] if shape is not None else []
         expected, actual = (str(kind).removeprefix("torch.") for kind in (dtype, got.dtype))
-        values = {"what": what, "expected": expected, "got": actual}
-        raise Failed(Message(message, **values), passed, explained=True)
+        raise _wrong_dtype(array, shape is not None, expected, actual, what)
     return array
 
 

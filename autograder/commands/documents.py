@@ -84,7 +84,7 @@ def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any
                 "max_score": change.after.max_score,
                 "pending": change.after.pending,
                 "kind": change.after.kind,
-                "through": [{"check": step.name, "how": step.how} for step in change.through()],
+                "through": [{"check": step.name, "how": step.how} for step in change.steps()],
             }
             for change in changes
         ],

@@ -129,10 +129,10 @@ def grade(
             target_course,
             course.exercises(exercises or ()),
             submitted or course.submitted,
-            jobs,
-            force,
-            redraw,
-            pending,
+            jobs=jobs,
+            force=force,
+            redraw=redraw,
+            pending=pending,
             pages=not dry_run,
             hide=[course.output_folder],  # in a dry run, the session knows only the copy's
             since=since_time,
@@ -181,7 +181,8 @@ def _run(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     for stray in session.strays:
         warn(stray)
     session.choose_sandbox(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
-    if not session.executor.option:  # on a cluster, this machine's GPU does not matter
+    is_on_this_machine = not session.executor.option
+    if is_on_this_machine:  # on a cluster, this machine's GPU does not matter
         warn_of_gpus(session.used)
     try:
         with catalogs.for_graders(session.course.root):
@@ -201,10 +202,11 @@ def _run(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
                     description=f"{record.student} {record.assignment}",
                 )
     except KeyboardInterrupt:
-        if session.pages:
-            warn("Stopped. Grades so far are kept; the same command continues from there.")
-        else:
+        is_dry_run = not session.pages
+        if is_dry_run:
             warn("Stopped. Nothing was written.")
+        else:
+            warn("Stopped. Grades so far are kept; the same command continues from there.")
         raise typer.Exit(Status.STOPPED) from None
 
 
@@ -310,17 +312,13 @@ def _table_of_changes(changes: Sequence["Change"]) -> Table:
 
 def _cause(change: "Change") -> str:
     """Return why a grade would change: the checks, or why it could not be graded."""
-    from autograder.grades.changes import RESUBMITTED
     from autograder.sanitize import text
 
     if change.before is None:
         return "–"
     if change.after.kind.ungraded:
         return escape(text.line(str(change.after.reason)))
-    causes = [str(step) for step in change.through()]
-    if change.anew:
-        causes.insert(0, str(RESUBMITTED))
-    return "\n".join(causes) or "–"
+    return "\n".join(change.causes()) or "–"
 
 
 def _show_grades(course: Course, session: "Session") -> None:

@@ -159,7 +159,7 @@ class Publisher:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
         if row.state != State.GRADED:
             # A row that waits comes here only if the hourly limit holds it back: see
-            # `Watch._chosen`.
+            # `HandInQueue.choose`.
             return Answer(ANSWERS[row.state])
         paths = self.course.paths_of(row.student, row.exercise)
         try:

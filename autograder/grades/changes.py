@@ -13,8 +13,10 @@ from autograder.checking.words import Message, counted, joined, translated
 from autograder.grades import reasons, records
 from autograder.grades.results import CellResult, Kind, Record
 
-LEAST = 0.005
-"""Points are rounded to hundredths; less than half of one counts as zero."""
+LEAST, LEAST_OF_GRADE = 0.005, 0.0005
+"""The least points that count as a change of a step, and of a grade: points are rounded to
+hundredths, and a grade is the sum of several.
+"""
 ARROW = " → "
 LATE = reasons.LATE.text
 BY_HAND = Message("points by hand").text
@@ -57,62 +59,67 @@ class Change:
         return round(self.after.score - (self.before.score if self.before else 0.0), 4)
 
     @property
-    def anew(self) -> bool:
+    def is_resubmission(self) -> bool:
         """Whether something else was submitted, so that no check need have changed."""
         return (
             self.before is not None
             and self.before.submission_digest != self.after.submission_digest
         )
 
-    def through(self) -> list[Step]:
+    def steps(self) -> list[Step]:
         """Return what changed; the points of these steps sum to the difference."""
         if self.before is None:
             return []
         if self.before.kind.ungraded or self.after.kind.ungraded:
-            return [
-                Step(self.after.kind, f"{self.before.kind} → {self.after.kind}", self.difference)
-            ]
+            how = f"{self.before.kind}{ARROW}{self.after.kind}"
+            return [Step(self.after.kind, how, self.difference)]
         steps = []
         for name in dict.fromkeys([*self.after.cells, *self.before.cells]):
             steps += _steps(name, self.before.cells.get(name), self.after.cells.get(name))
         late = self.before.penalty - self.after.penalty
         if late:
-            steps.append(Step(LATE, f"−{self.before.penalty:g} → −{self.after.penalty:g}", late))
+            how = f"−{self.before.penalty:g}{ARROW}−{self.after.penalty:g}"
+            steps.append(Step(LATE, how, late))
         # All that checks and lateness do not explain comes from a person.
         rest = self.difference - sum(step.points for step in steps)
         return [*steps, Step(BY_HAND, "", rest)] if abs(rest) > LEAST else steps
 
+    def causes(self) -> list[str]:
+        """Return what changed, in words."""
+        resubmitted = [str(RESUBMITTED)] if self.is_resubmission else []
+        return resubmitted + [str(step) for step in self.steps()]
 
-def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[Step]:
+
+def _steps(name: str, before: CellResult | None, after: CellResult | None) -> list[Step]:
     """Return what changed in one cell, by check if its checks ran both times."""
-    was = then.points if then else 0.0
-    is_now = now.points if now else 0.0
-    subject = (now and now.subject) or (then and then.subject) or name
-    if not (then and now and then.checks and now.checks):
-        if abs(is_now - was) <= LEAST:
+    had = before.points if before else 0.0
+    has = after.points if after else 0.0
+    subject = (after and after.subject) or (before and before.subject) or name
+    if not (before and after and before.checks and after.checks):
+        if abs(has - had) <= LEAST:
             return []
-        how = f"{f'{was:g}' if then else NEW}{ARROW}{f'{is_now:g}' if now else GONE}"
-        return [Step(subject, how, is_now - was)]
-    # `unlike` says of each step whether its check was there only once, before or after.
-    before, after = _earned(then), _earned(now)
-    steps, unlike = [], []
-    for check in dict.fromkeys([*after, *before]):
-        status, points = after.get(check, (GONE, 0.0))
-        earlier, had = before.get(check, (NEW, 0.0))
-        if status != earlier:
-            steps.append(Step(check, f"{earlier} → {status}", points - had))
-            unlike.append(check not in before or check not in after)
-    rest = is_now - was - sum(step.points for step in steps)
+        left = f"{had:g}" if before else NEW
+        right = f"{has:g}" if after else GONE
+        return [Step(subject, f"{left}{ARROW}{right}", has - had)]
+    earned_before, earned_after = _earned(before), _earned(after)
+    steps = []
+    for check in dict.fromkeys([*earned_after, *earned_before]):
+        old_status, old_points = earned_before.get(check, (NEW, 0.0))
+        status, points = earned_after.get(check, (GONE, 0.0))
+        if status != old_status:
+            steps.append(Step(check, f"{old_status}{ARROW}{status}", points - old_points))
+    rest = has - had - sum(step.points for step in steps)
     if abs(rest) <= LEAST:
         return steps
+    only_on_one_side = earned_before.keys() ^ earned_after.keys()
     # With the same checks, their weights or the cell's points have changed.
-    if not any(unlike):
-        return [*steps, Step(subject, f"{was:g} → {is_now:g}", rest)]
+    if not only_on_one_side:
+        return [*steps, Step(subject, f"{had:g}{ARROW}{has:g}", rest)]
     # A new check makes the others worth less, and a removed one more: the rest is its effect.
-    share = rest / sum(unlike)
+    share = rest / len(only_on_one_side)
     return [
-        step._replace(points=step.points + share * other)
-        for step, other in zip(steps, unlike, strict=True)
+        step._replace(points=step.points + share) if step.name in only_on_one_side else step
+        for step in steps
     ]
 
 
@@ -130,7 +137,7 @@ def _earned(cell: CellResult) -> dict[str, tuple[str, float]]:
 
 def _differ(before: Record, after: Record) -> bool:
     return (
-        abs(before.score - after.score) > LEAST / 10
+        abs(before.score - after.score) > LEAST_OF_GRADE
         or before.pending != after.pending
         or before.kind != after.kind
     )
@@ -170,6 +177,8 @@ def latest(record: Record) -> Change | None:
     gradings = [grading for grading in parsed if grading.kind != Kind.INFRASTRUCTURE]
     for before, after in reversed(list(pairwise([*gradings, record]))):
         if _differ(before, after):
+            # `after` is a summary of an older grading. Nothing has changed since, and `record`
+            # has all details.
             return Change(before, record, after.graded_at)
     return None
 
@@ -231,19 +240,21 @@ def sums(changes: Iterable[Change]) -> list[Sum]:
     """
     changes = [change for change in changes if change.before]
     totals = [_sum(str(Message("all")), [change.difference for change in changes])]
-    if anew := [change.difference for change in changes if change.anew]:
-        totals.append(_sum(str(RESUBMITTED), anew))
+    if resubmitted := [change.difference for change in changes if change.is_resubmission]:
+        totals.append(_sum(str(RESUBMITTED), resubmitted))
     # The same check may be in several exercises.
     several = len({change.after.assignment for change in changes}) > 1
-    through: defaultdict[str, list[float]] = defaultdict(list)
+    points_of: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:
+        if change.is_resubmission:
+            continue
         # By name first: a student with two functions that have the same check counts once.
         by_name: defaultdict[str, float] = defaultdict(float)
-        for step in () if change.anew else change.through():
+        for step in change.steps():
             name = translated(step.name)
             by_name[f"{change.after.assignment} {name}" if several else name] += step.points
         for name, points in by_name.items():
-            through[name].append(points)
-    checks = [_sum(name, points) for name, points in through.items()]
+            points_of[name].append(points)
+    checks = [_sum(name, points) for name, points in points_of.items()]
     checks = [total for total in checks if total.gain or total.lose]
     return totals + sorted(checks, key=lambda total: (total.gained - total.lost, total.name))

@@ -1,6 +1,6 @@
-"""Reads and writes nbgrader's gradebook, with a single writer at a time.
+"""Reads and writes nbgrader's gradebook; one process grades into it at a time.
 
-All SQL goes through nbgrader's own API.
+`Writer` and `rows` query nbgrader's tables directly; the rest uses its API.
 """
 
 import contextlib
@@ -178,8 +178,8 @@ def _check_version(connection: Connection, url: str) -> None:
     if version == scripts.get_current_head():
         return
     if version is None or version in {script.revision for script in scripts.walk_revisions()}:
-        # Its last migration adds a column that may not be NULL, and gives the rows there are no
-        # value but in SQLite.
+        # Its last migration adds a column that may not be NULL, and only in SQLite does it give
+        # existing rows a value.
         fix = (
             "nbgrader cannot upgrade that on a server: keep it, and name a new database with --db."
             if database.is_server(url)
@@ -581,8 +581,8 @@ class Writer:
         )
         submission.penalty = row.late_submission_penalty
         submission.deadline = self._deadline(submission)
-        # With their cells, though the notebook alone would do: the tables' indices begin with
-        # these, and without one each submission would look through the whole class.
+        # By cell as well, though the notebook would do: the tables' indices begin with the cell,
+        # and without an index each query looks through the whole class.
         for table, rows, cells in (
             (GRADES, submission.grades, exercise.graded),
             (COMMENTS, submission.comments, exercise.commented),
@@ -666,9 +666,7 @@ class Writer:
         return self._rule.has_free_days
 
     def _deadline(self, submission: "_Submission") -> Deadline:
-        """Return when a submission was due, and the free days that it uses beside its student's
-        other ones.
-        """
+        """Return when a submission was due, and how many of its student's free days it uses."""
         return self._rule.deadlines_of([*self._others(submission), submission.lateness_facts()])[
             submission.exercise.name
         ]
@@ -701,7 +699,9 @@ class Writer:
         """Store the penalties of the student's other late submissions again: all of them share
         the free days.
         """
-        for facts in self._others(submission) if self.has_free_days else ():
+        if not self.has_free_days:
+            return
+        for facts in self._others(submission):
             if not facts.seconds_late:
                 continue
             try:
@@ -756,16 +756,19 @@ class _Submission:
             result = outcome.cells.get(name)
             if result is None:
                 continue
+            has_manual_grade = row.get("manual_score") is not None
             # A person has to read what was written; an untouched answer has its points: none.
-            before = row.get("auto_score")
             waits = result.is_graded_by_hand and not result.is_untouched
-            lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
-            row["auto_score"] = None if waits or lost_by_us else result.points
-            if row.get("manual_score") is None:
-                row["needs_manual_grade"] = row["auto_score"] is None or result.pending > 0
-                continue
-            is_same = name in unchanged if result.is_graded_by_hand else before == row["auto_score"]
-            if not is_same:  # a manual grade for other work has to be confirmed
+            is_lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and not has_manual_grade
+            points = None if waits or is_lost_by_us else result.points
+            if result.is_graded_by_hand:
+                is_same_answer = name in unchanged
+            else:
+                is_same_answer = row.get("auto_score") == points
+            row["auto_score"] = points
+            if not has_manual_grade:
+                row["needs_manual_grade"] = points is None or result.pending > 0
+            elif not is_same_answer:  # a manual grade for other work has to be confirmed
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
@@ -915,13 +918,14 @@ def rows(course: Course) -> list[tuple[dict[str, Any], StoredGrades]]:
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still
-        needs a person; and what `Writer.read` returns for it, without automatic comments.
+        needs a person; and its scores and people's comments. Unlike what `Writer.read` returns,
+        these have no points of cells and are not rounded, and a submission that is not graded yet
+        is there as well.
     """
     rule = late.Rule(course)
     with opened(course) as gradebook:
         db = gradebook.db
-        # As columns and at once: of nbgrader's objects each asks the database for its own part, a
-        # dozen times.
+        # One query for each table: nbgrader's objects would make a dozen for each submission.
         max_scores = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
         cells = _grades_by_submission(db)
         comments = _comments_by_submission(db)

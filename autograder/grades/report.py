@@ -508,13 +508,12 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
     """
     if change is None or change.before is None:
         return []
-    through = [str(changes.RESUBMITTED)] * change.anew + [str(step) for step in change.through()]
     when = change.when[:16].replace("T", " ")
     return [
         change.before.score,
         change.after.score,
         change.difference,
-        texts.of(through),
+        texts.of(change.causes()),
         *texts.of([when]),
     ]
 

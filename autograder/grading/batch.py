@@ -184,7 +184,7 @@ class Batch:
         # One answer is taken in each round, after workers have as many jobs as they take.
         while waiting or retries or pages or self.jobs:
             yield from self._fill_workers(waiting, retries, pages)
-            # Nothing is under way: so far, all submissions have kept their grades.
+            # No worker has a job: the submissions of this round needed none. Pages may wait now.
             if not self.jobs:
                 continue
             if self.options.more:
@@ -208,7 +208,7 @@ class Batch:
                 continue
             self._store_grade(task, outcome)
             task.lighten()
-            yield from self._with_grade(task, pages)
+            yield from self._report_graded(task, pages)
 
     def _fill_workers(
         self, waiting: deque[Submission], retries: deque[_Task], pages: deque[_Task]
@@ -227,13 +227,13 @@ class Batch:
             if task.kept:
                 self._log(task)
                 task.lighten()
-                yield from self._with_grade(task, pages)
+                yield from self._report_graded(task, pages)
             else:
                 self._submit("grade", task, (task.unit,))
 
-    def _with_grade(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
-        """Yield the task of a submission that has a grade; with early pages, also as one that has
-        its page, or add it to those that need one.
+    def _report_graded(self, task: _Task, pages: deque[_Task]) -> Iterator[tuple[str, _Task]]:
+        """Yield `graded` and a task. With early pages, also yield `page` if its page is there, or
+        add the task to `pages`.
         """
         yield "graded", task
         if self.options.early:
@@ -253,8 +253,8 @@ class Batch:
     def _outcome(self, task: _Task, answer: Any) -> Outcome | None:
         """Return the outcome of a submission from a worker's answer, or None to try it again.
 
-        What a worker died of is tried up to `TRIES` times; what kept the judge computing is not run
-        again, but gets its grade as one that was stopped.
+        If its worker died, it is tried up to `TRIES` times. If the judge took too long, it is not
+        run again, but gets its grade as one that was stopped.
         """
         if isinstance(answer, JudgeOverran):
             # The second time, nothing of it was run: reading it takes too long.
@@ -278,7 +278,7 @@ class Batch:
         task = _Task(submission, unit, submitted=unit.stamp or "")
         self._keep_stamp_of_same_work(unit)
         if not (self.options.force or self.options.redraw):
-            task.record, task.stored = self._current(submission, unit)
+            task.record, task.stored = self._refresh_kept(submission, unit)
             task.kept = task.record is not None
         # A submission that is graded again keeps its seed: the same work gets the same points.
         unit.seed, unit.guest_seed = self.seeds.for_submission(
@@ -297,12 +297,15 @@ class Batch:
         Students ask after they have read their feedback, which is after the due date.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        if record is not None and is_same_work(self.course, unit, record.submission_digest):
+        if record is not None and is_later_copy(self.course, unit, record.submission_digest):
             unit.stamp = read_text(self.course.paths_of(unit.student, unit.assignment).stamp)
             unit.digest = record.submission_digest
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
-        """Return whether a submission's seed is decided, and whether it would keep its grade."""
+        """Return whether a submission's seed is decided, and whether it would keep its grade.
+
+        The penalty, comment and requests of a grade that is kept are brought up to date.
+        """
         task = self._start_task(submission)
         return self._seed_of_grade(task.unit) is not None, task.kept
 
@@ -313,11 +316,11 @@ class Batch:
         record = record_of(self.course, unit.student, unit.assignment)
         return record.seed if record and record.submission_digest == unit.digest else None
 
-    def _current(
+    def _refresh_kept(
         self, submission: Submission, unit: Unit
     ) -> tuple[Record | None, StoredGrades | None]:
-        """Return the record of a submission that need not be graded again, and its present data
-        in the gradebook.
+        """Return the record of a submission that need not be graded again, and its grade in the
+        gradebook. Its penalty and comment, and its requests, are brought up to date in both.
         """
         record = record_of(self.course, submission.student, submission.exercise.name)
         # What our own fault left without a grade is tried again in each run.
@@ -445,7 +448,9 @@ class Batch:
         """Read late submissions again: what another one of the same student used of the free
         days is known now.
         """
-        for task in tasks if self.writer.has_free_days else ():
+        if not self.writer.has_free_days:
+            return
+        for task in tasks:
             if not (task.stored and task.record and task.stored.submission_score.seconds_late):
                 continue
             now = self.writer.read(task.submission.exercise.name, task.submission.student)
@@ -648,14 +653,15 @@ def prepare(
         ) from error
 
 
-def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
-    """Tell whether a submission is the graded work again, submitted later.
+def is_later_copy(course: Course, unit: Unit, graded: str) -> bool:
+    """Tell whether a submission is the graded work, submitted again later. It is not if it is the
+    graded submission itself.
 
     Parameters
     ----------
     course : Course
     unit : Unit
-        Only one with a regrade request, or one that came through nbgrader's exchange, may be.
+        Only with a regrade request, or if it came through nbgrader's exchange, can it be a copy.
     graded : str
         The digest of the graded submission. Up to version 0.2, it included the secret of an
         exchange.
@@ -669,6 +675,7 @@ def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
     # Someone who submits again does so later: what has an earlier time is other work.
     if stamp is None or before is None or now is None or now < before:
         return False
+    # The digests that these files would have with the time of the graded submission.
     with_secret = {**unit.files, SECRET: (secret or "").encode()}
     digests = [digest_of(unit.data, stamp.encode(), beside) for beside in (unit.files, with_secret)]
     return graded in digests

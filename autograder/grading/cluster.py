@@ -58,9 +58,9 @@ COMPARED = ("numpy", "torch", "distributed")
 the plus.
 """
 WORKER_CONFIG = "worker_config.json"
-PATIENCE = "autograder.wait-for-workers"
-"""The key of Dask's configuration for how long to wait for a worker, if there is none."""
-MOST_PATIENCE = "5 minutes"
+PATIENCE_KEY, DEFAULT_PATIENCE = "autograder.wait-for-workers", "5 minutes"
+"""How long to wait for a worker if there is none: the key of Dask's configuration, and the default.
+"""
 LOOK_SECONDS = 1.0
 """How often to ask the scheduler which workers there are."""
 START_SECONDS = 300
@@ -475,7 +475,7 @@ class Cluster:
         future.add_done_callback(self.finished.put)
 
     def wait(self, seconds: float) -> bool:
-        """Return True: no batch on a cluster asks for more submissions, so it may wait."""
+        """Return True: no batch on a cluster asks for more submissions, so `result` may block."""
         return True
 
     def result(self) -> tuple[Job, Any]:
@@ -668,7 +668,7 @@ class Cluster:
         import dask
         from dask.utils import parse_timedelta
 
-        patience = parse_timedelta(dask.config.get(PATIENCE, MOST_PATIENCE))
+        patience = parse_timedelta(dask.config.get(PATIENCE_KEY, DEFAULT_PATIENCE))
         deadline, warned = time.monotonic() + patience, False
         while True:
             self._look(now=True)

@@ -144,9 +144,7 @@ def read_current(data: bytes) -> dict[str, Any]:
 
 
 def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what counts of a cell, or raise if it has no text: outputs and the rest of its
-    metadata do not.
-    """
+    """Return a cell's text, type, id, marks and attachments; raise if it has no text."""
     source = raw["source"]
     source = "".join(source) if isinstance(source, list) else source
     if not isinstance(source, str):
@@ -167,8 +165,8 @@ def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def editions_of(exercise: Exercise) -> dict[str, Notebook]:
-    """Return the released notebook of an exercise, by language: as `""` the one that decides all
-    but its texts.
+    """Return the released notebook of an exercise by language. `""` is the English one, which
+    decides everything but the texts.
     """
     released: Notebook = nbformat.read(exercise.notebook, as_version=4)
     editions = {"": released}
@@ -178,14 +176,16 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
         edition = copy.deepcopy(released)
         edition.metadata = texts.metadata
         for cell in edition.cells:
-            if _decides_nothing(cell):
+            if _affects_no_grade(cell):
                 cell.source = by_id.get(cell.id, cell.source)
         editions[words.language_of(texts)] = edition
     return editions
 
 
 def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
-    """Tell whether a file is an exercise in which no answer was written, or cannot be read."""
+    """Tell whether a notebook has no answer. If there is no data, it has none; a file that is no
+    notebook counts as one with an answer.
+    """
     if data is None:
         return True
     if len(data) > MOST_GIVEN:
@@ -320,7 +320,7 @@ def _restored(original: Cell, submitted: Cell | None, result: Restored) -> Cell:
         # A skipped cell is restored without a word: an older release may lack it.
         if grade_id(cell) and not is_skipped(cell):
             result.repairs.append(
-                Message(TEXT_CHANGED if _decides_nothing(cell) else MISSING, cell=grade_id(cell))
+                Message(TEXT_CHANGED if _affects_no_grade(cell) else MISSING, cell=grade_id(cell))
             )
         # Without the given stub: it would hide a definition that the student wrote in another cell.
         if is_answer(cell):
@@ -335,7 +335,7 @@ def _restored(original: Cell, submitted: Cell | None, result: Restored) -> Cell:
     else:
         diff = _diff(cell, submitted)
         if diff:
-            if _decides_nothing(cell):
+            if _affects_no_grade(cell):
                 sentence = TEXT_CHANGED
             elif _was_released(submitted):
                 sentence = OLDER
@@ -369,10 +369,8 @@ def _was_released(cell: Cell) -> bool:
     return bool(is_locked_cell and checksum == metadata.get("checksum"))
 
 
-def _decides_nothing(cell: Cell) -> bool:
-    """Tell whether a locked cell only says something, or is not run; such a cell decides
-    nothing.
-    """
+def _affects_no_grade(cell: Cell) -> bool:
+    """Tell whether a locked cell is text, or is not run: then it cannot change a grade."""
     return is_locked(cell) and (not is_code(cell) or is_skipped(cell))
 
 
@@ -434,7 +432,8 @@ def _diff(locked: Cell, submitted: Cell) -> str:
     lines = []
     metadata = marks(submitted)
     # Some editors remove nbgrader's metadata from all cells; that is no change of points.
-    for name in ("points", "grade", "locked", "solution") if metadata else ():
+    names = ("points", "grade", "locked", "solution") if metadata else ()
+    for name in names:
         expected = marks(locked).get(name)
         if name in metadata and metadata[name] != expected:
             lines += [f"-{name}: {expected}", f"+{name}: {text.line(str(metadata[name]), 200)}"]

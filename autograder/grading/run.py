@@ -1,8 +1,8 @@
 """Runs a restored notebook, and leaves in each check cell exactly one outcome.
 
 A student's cells run in a guest, check cells in the judge. A guest that dies costs the cell that
-killed it: a new one runs the cells before it again, and the rest is graded. What stands behind the
-last graded cell of code changes no grade, and is not run.
+killed it: a new one runs the cells before it again, and the rest is graded. Cells after the last
+graded code cell cannot change a grade: they are not run, unless `run_all_cells` is set.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ OUTPUT_ROOM = 2
 """How many times the size of a graded notebook its outputs may have while it runs."""
 CELL_NOT_RUN = "This cell was not run, because cells of this notebook made Python exit too often."
 CHECK_NOT_RUN = "This check was not run, because cells of this notebook made Python exit too often."
-BEHIND = "The cells from here on do not affect the grade and were not run."
+REST_NOT_RUN = "The cells from here on do not affect the grade and were not run."
 
 
 @dataclass
@@ -84,8 +84,8 @@ def execute(
     guests : Guests
         The source of guests.
     unit : Unit
-        Whose work it is: the seeds, of which no guest learns the checks', and the files beside the
-        notebook.
+        Whose work it is: its seeds, of which no guest gets that of the checks, and its files other
+        than the notebook.
     limits : Limits
         What the submission may use; see `autograder.course.limits`.
     clock : PhaseTimer, optional
@@ -109,11 +109,11 @@ def execute(
             on_cell(cell)
     finally:
         run.close()
-    behind = [cell for cell in notebook.cells[end:] if is_code(cell)]
-    for cell in behind:
+    rest = [cell for cell in notebook.cells[end:] if is_code(cell)]
+    for cell in rest:
         _clear_outputs(cell)
-    if behind:
-        behind[0].outputs = [_stream_output("stdout", Message(BEHIND))]
+    if rest:
+        rest[0].outputs = [_stream_output("stdout", Message(REST_NOT_RUN))]
     return run.execution
 
 
@@ -217,8 +217,9 @@ class _Run:
     def guest_after(self, earlier_cells: list[Cell]) -> Guest | None:
         """Return a living guest that has run the earlier cells.
 
-        A cell that ends its guest again is left out, and another guest is started. If cells have
-        ended more than twice as many guests as a submission may lose, return None.
+        A cell that went well before, but ends the new guest, is left out from then on, and another
+        guest is started. If cells have ended more than twice as many guests as a submission may
+        lose, return None.
 
         Raises
         ------
@@ -294,8 +295,8 @@ def guest_after_cells(
 def run_cell(
     guest: Guest, cell: Cell, on_output: Callable[[Any], None] = lambda output: None
 ) -> Any:
-    """Have a guest run a cell, or the imports of a check cell; return what it says that a
-    student's cell lacked.
+    """Have a guest run a cell, or the imports of a check cell; return the packages that a
+    student's cell lacked, as the guest reports them.
     """
     if is_check(cell):
         for source in imports.statements([cell]):

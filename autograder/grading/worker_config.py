@@ -108,13 +108,13 @@ class WorkerConfig:
         of_exercises = [
             package for name in self.exercises for package in self.exercise(name).settings.packages
         ]
-        besides = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
+        load_only = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
         return GuestPool(
             self.limits,
             given_imports,
             self.hidden,
             self.uses_gpu(),
-            besides,
+            load_only,
             filter(None, rehearsals),
         )
 

@@ -18,8 +18,7 @@ START_SECONDS = 180
 WAIT_SECONDS = 0.1  # of one wait for a guest; after it, the guest's keeper is asked
 LONGEST_WAIT = 2 * WAIT_SECONDS  # that is counted: who was stopped in the meantime has not waited
 ASK_SECONDS = 1.0  # after which the keeper is asked though the guest sends without a pause
-# times the idle limit, for the rest of a message, and for a guest that takes none
-HALF_A_MESSAGE = 3
+STALL_FACTOR = 3  # times the idle limit: for the rest of a message, or a guest that reads nothing
 ANSWERS_BEFORE_AN_END = 100  # of a keeper, until a guest that has cut the wire is taken to live
 CHUNK = 1 << 16  # bytes that are read at a time
 
@@ -99,7 +98,7 @@ class Guest:
         try:
             self._send(frame)
             while True:
-                answer, data = self._frame()
+                answer, data = self._next_frame()
                 kind = answer.get("op")
                 if kind == "output":
                     self._handled(on_output, answer.get("output"))
@@ -134,7 +133,7 @@ class Guest:
         """Wait until the guest says that it can begin; raise RuntimeError if it does not."""
         deadline = time.monotonic() + START_SECONDS
         try:
-            while not self._is_whole():
+            while not self._has_whole_frame():
                 if time.monotonic() > deadline:
                     raise RuntimeError("a guest did not start in time")
                 if not select.select([self.connection], [], [], WAIT_SECONDS)[0]:
@@ -167,17 +166,17 @@ class Guest:
                 waited = 0.0
             except BlockingIOError:
                 waited += self._wait(to_send=True)
-                if waited > HALF_A_MESSAGE * self.limits.idle_seconds:
+                if waited > STALL_FACTOR * self.limits.idle_seconds:
                     raise self.fail(Message(NO_ANSWER)) from None
 
-    def _frame(self) -> tuple[dict[str, Any], list[memoryview]]:
+    def _next_frame(self) -> tuple[dict[str, Any], list[memoryview]]:
         """Return the next frame; wait for it, within the limits."""
         waited = 0.0  # for the rest of a frame, after its first bytes
-        while not self._is_whole():
+        while not self._has_whole_frame():
             has_begun = bool(self._received)
             seconds = self._wait()
             waited += seconds if has_begun else 0.0
-            if waited > HALF_A_MESSAGE * self.limits.idle_seconds:
+            if waited > STALL_FACTOR * self.limits.idle_seconds:
                 raise wire.Violation("half a message")
             self._receive()
         return wire.unpack(*self._take_frame())
@@ -194,7 +193,7 @@ class Guest:
             if self._beyond_bytes():
                 self._look()
 
-    def _is_whole(self) -> bool:
+    def _has_whole_frame(self) -> bool:
         """Tell whether a whole frame is received."""
         size = wire.HEAD.size
         if len(self._received) < size:
@@ -240,9 +239,14 @@ class Guest:
             raise self.fail(beyond)
 
     def _epitaph(self, last: dict[str, Any] | None = None) -> Message:
-        """Return why the guest is gone, as far as its keeper knows."""
-        # It may take a while to end. If it still runs after a hundred answers, it has only closed
-        # its end of the wire.
+        """Return why the guest is gone, as far as its keeper knows; wait two seconds until it is.
+
+        Raises
+        ------
+        RuntimeError
+            If the sandbox could not be made.
+        """
+        # If it still runs after a hundred answers, it has only closed its end of the wire.
         for _ in range(ANSWERS_BEFORE_AN_END):
             if last and "ended" in last:
                 break

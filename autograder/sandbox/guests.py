@@ -72,7 +72,7 @@ class GuestPool:
         Folders that no guest may see, wherever they lie.
     gpu : bool
         Whether guests may use this machine's GPU.
-    besides : sequence of str
+    load_only : sequence of str
         Modules that are only loaded.
     rehearsals : sequence of str
         Cells to run beforehand as well.
@@ -84,12 +84,12 @@ class GuestPool:
         imports: Iterable[str] = (),
         hidden: Iterable[str] = (),
         gpu: bool = False,
-        besides: Iterable[str] = (),
+        load_only: Iterable[str] = (),
         rehearsals: Iterable[str] = (),
     ):
         self.limits, self.gpu = limits, gpu
         self.imports = json.dumps(list(imports))
-        self.besides = json.dumps(list(besides))
+        self.load_only = json.dumps(list(load_only))
         self.rehearsals = json.dumps(list(rehearsals))
         self.hidden = [str(path) for path in hidden]
         self.process: subprocess.Popen[bytes] | None = None
@@ -109,7 +109,7 @@ class GuestPool:
         self.close()
         self._channels, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        loaded = [self.imports, self.besides, "gpu" if self.gpu else "", self.rehearsals]
+        loaded = [self.imports, self.load_only, "gpu" if self.gpu else "", self.rehearsals]
         command = [*bubblewrap.python(), "parent.main", str(theirs.fileno()), *loaded]
         self.process = subprocess.Popen(
             bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()],

@@ -113,7 +113,7 @@ def accepted(function):
 class _Directive(SphinxDirective):
     def of(self, name):
         """The results of one exercise."""
-        for path in answer_trials.decides(FOLDERS[name]):
+        for path in answer_trials.deciding_files(FOLDERS[name]):
             self.env.note_dependency(str(path))
         return results()[name]
 
@@ -152,7 +152,7 @@ class SummaryDirective(_Directive):
                     wrong=len(function.wrong),
                     right=accepted(function),
                 )
-                counts += Counter(recognised=sum(wrong.recognised for wrong in function.wrong))
+                counts += Counter(recognized=sum(wrong.recognized for wrong in function.wrong))
             body.append(self.row(name, counts))
             total += counts
         body.append(self.row(_("All"), total))
@@ -165,7 +165,7 @@ class SummaryDirective(_Directive):
             name,
             *(
                 str(counts[kind])
-                for kind in ("functions", "checks", "wrong", "recognised", "right")
+                for kind in ("functions", "checks", "wrong", "recognized", "right")
             ),
         ]
 

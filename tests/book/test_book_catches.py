@@ -76,7 +76,7 @@ def test_every_listed_answer_is_counted(page):
         functions, checks = len(exercise.subjects), len(exercise.suite.checks)
         counts = [functions, checks, listed["wrong_for"], listed["wrong_for"], listed["right_for"]]
         assert summary[folder.name] == [str(count) for count in counts], (
-            "not caught, not recognised, or rejected"
+            "not caught, not recognized, or rejected"
         )
     assert int(summary["All"][0]) == sum(
         int(row[0]) for name, row in summary.items() if name != "All"

@@ -84,8 +84,8 @@ def test_listed_answers_are_recognized_where_triton_compiles():
     assert {name: function["wrong"] for name, function in outcome["functions"].items()} == {
         name: function.wrong for name, function in recorded.items()
     }
-    assert {name: function["unrecognised"] for name, function in outcome["functions"].items()} == {
-        name: function.unrecognised for name, function in recorded.items()
+    assert {name: function["unrecognized"] for name, function in outcome["functions"].items()} == {
+        name: function.unrecognized for name, function in recorded.items()
     }
 
 

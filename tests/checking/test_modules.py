@@ -1,4 +1,4 @@
-"""Checks of torch's modules: what a class under test made is asked, compared and recognised, as
+"""Checks of torch's modules: what a class under test made is asked, compared and recognized, as
 functions are.
 """
 
@@ -81,7 +81,7 @@ def test_a_value_that_is_no_module_is_reported():
 
 
 def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
-    """A class that forgot `nn.Module`, graded in a guest, is recognised by the listed one that
+    """A class that forgot `nn.Module`, graded in a guest, is recognized by the listed one that
     forgot it too.
     """
 

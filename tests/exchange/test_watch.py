@@ -35,8 +35,10 @@ from autograder.exchange import (
     collecting,
     fairness,
     inbound,
+    intake,
     permissions,
     publishing,
+    running_batch,
     watch,
 )
 from autograder.exchange.publishing import Publisher, feedback_name
@@ -206,8 +208,8 @@ def test_hand_ins_are_taken_and_refused_with_a_line_each(watched):
     odd = submit(watched.exchange, "x", {}, name="x+y+2026-01-01 UTC")
     (watched.exchange / "inbound" / "stray").write_text("")
     with watched.watch() as watching:
-        watching.look()
-        watching.look()  # which logs nothing again
+        watching.intake.look()
+        watching.intake.look()  # which logs nothing again
         assert (
             watched.students_of_events("taken") == ["ada"]
             and len(watched.students_of_events("refused")) == 1
@@ -221,18 +223,18 @@ def test_hand_ins_are_taken_and_refused_with_a_line_each(watched):
         (note,) = [values["note"] for event, _, values in watched.events if event == "note"]
         assert note.startswith("1 entries of inbound are passed over") and "not folders" in note
         unfinished.folder.chmod(0o777)
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada", "ben"]
 
 
 def test_a_half_written_one_is_refused_after_ten_minutes(watched, monkeypatch):
     watched.submit("ada", finish=False)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         assert watched.events == []
         now = time.monotonic()
-        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
-        watching.look()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 601)
+        watching.intake.look()
         (event,) = watched.events
         assert event[0] == "refused" and "10 minutes have passed" in event[2]["reason"]
 
@@ -241,10 +243,10 @@ def test_one_user_is_copied_a_few_at_a_time(toy, tmp_path):
     watched = WatchedCourse(toy, tmp_path)
     hand_ins = [watched.submit("mal") for _ in range(12)]
     with watched.watch() as watching:
-        watching.look()
-        assert len(watched.students_of_events("taken")) == watch.MOST_AT_ONCE
-        watching.look()
-        watching.look()
+        watching.intake.look()
+        assert len(watched.students_of_events("taken")) == intake.MOST_AT_ONCE
+        watching.intake.look()
+        watching.intake.look()
         assert len(watched.students_of_events("taken")) == len(hand_ins)
         taken = [values["name"] for event, _, values in watched.events if event == "taken"]
         assert taken == [hand_in.folder.name for hand_in in hand_ins]
@@ -257,7 +259,7 @@ def test_hand_ins_under_another_name_change_nothing_of_its_owner(toy, tmp_path):
     future = datetime(2099, 1, 1, tzinfo=UTC)
     watched.submit("daemon", WRONG, uid=OTHERS["bin"], time=future)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == right.secret
         (refused,) = watching.hand_ins.in_state(State.REFUSED)
@@ -277,8 +279,8 @@ def test_a_name_that_is_no_text_is_refused_once(watched):
     raw(watched, b"\xff")
     watched.submit("ada")
     with watched.watch() as watching:
-        watching.look()
-        watching.look()
+        watching.intake.look()
+        watching.intake.look()
         rows = watching.hand_ins.in_state(State.REFUSED)
         assert watching.troubles == [] and watched.students_of_events("taken") == ["ada"]
     assert {row.name for row in rows} == {
@@ -299,25 +301,25 @@ def test_one_that_the_program_fails_on_stops_no_other(watched, monkeypatch):
             raise OSError(errno.ENAMETOOLONG, "File name too long")
         return read(folder, entry, *rest)
 
-    monkeypatch.setattr(watch.inbound, "read", fail)
+    monkeypatch.setattr(inbound, "read", fail)
     with watched.watch() as watching:
         for _ in range(3):
-            watching.look()
+            watching.intake.look()
         assert (
             watched.students_of_events("taken") == ["ben"]
             and len(tried) == 1
             and watching.troubles == []
         )
         now = time.monotonic()
-        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 7)
-        watching.look()
-        watching.look()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 7)
+        watching.intake.look()
+        watching.intake.look()
         assert len(tried) == 2
         notes = [values["note"] for event, _, values in watched.events if event == "note"]
         assert len(notes) == 1 and f"{broken} is skipped" in notes[0]
-        monkeypatch.setattr(watch.inbound, "read", read)
-        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 40)
-        watching.look()
+        monkeypatch.setattr(inbound, "read", read)
+        monkeypatch.setattr(time, "monotonic", lambda: now + 40)
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ben", "ada"]
 
 
@@ -329,10 +331,10 @@ def test_a_full_disk_is_no_fault_of_a_hand_in(watched, monkeypatch):
 
     with watched.watch() as watching:
         monkeypatch.setattr(watching.folders, "write", fail)
-        watching.look()
+        watching.intake.look()
         assert watching.troubles == ["No space left on device"]
         monkeypatch.undo()
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada"] and watching.troubles == []
 
 
@@ -347,9 +349,9 @@ def test_an_answer_that_the_program_fails_on_stops_no_other(watched, monkeypatch
 
     monkeypatch.setattr(Publisher, "publish", fail)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         for row in watching.hand_ins.in_state(State.WAITING):
-            watching._leave(row, State.LIMITED)
+            watching.queue.leave(row, State.LIMITED)
         watching.answer()
         watching.answer()
     assert [bool(hand_in.feedback("other")) for hand_in in hand_ins] == [False, True]
@@ -370,14 +372,14 @@ def test_other_entries_are_counted_and_not_looked_at_again(watched, monkeypatch)
         return stat_of(name, **named)
 
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         assert (
             watched.students_of_events("taken") == ["ada"]
             and watched.students_of_events("refused") == []
         )
         monkeypatch.setattr(arrivals.os, "stat", count)
-        watching.look()
-        watching.look()
+        watching.intake.look()
+        watching.intake.look()
         assert looked_at == []
     (note,) = [values["note"] for event, _, values in watched.events if event == "note"]
     assert note.startswith("100 entries of inbound are passed over")
@@ -390,12 +392,12 @@ def test_a_flood_of_hand_ins_costs_little_and_delays_no_other(watched, monkeypat
     key_of, keys = inbound.key_of, []
     monkeypatch.setattr(inbound, "key_of", lambda name: keys.append(name) or key_of(name))
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada"]
         count = len(watched.students_of_events("refused"))
-        assert 0 < count <= watch.MOST_AT_ONCE
+        assert 0 < count <= intake.MOST_AT_ONCE
         assert len(keys) < 3 * arrivals.MOST_LOOKED_AT
-        watching.look()
+        watching.intake.look()
         assert len(watched.students_of_events("refused")) == 2 * count
 
 
@@ -405,23 +407,23 @@ def test_a_user_who_hands_in_all_the_time_is_slowed_down(watched, monkeypatch):
         watched.submit("mal")
     watched.submit("ada")
     with watched.watch() as watching:
-        watching.look()
-        watching.look()
+        watching.intake.look()
+        watching.intake.look()
         assert sorted(watched.students_of_events("taken")) == ["ada", "mal", "mal"]
         now = time.monotonic()
-        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 3601)
-        watching.look()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 3601)
+        watching.intake.look()
         assert watched.students_of_events("taken").count("mal") == 3
 
 
 def test_empty_files_count_as_well(watched, monkeypatch):
-    monkeypatch.setattr(watch, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(intake, "MOST_BYTES", 1_000_000)
     text = notebook_with(watched.course, RIGHT)
     empty = {f"{number}/x": "" for number in range(20)}
     for _ in range(2):
         submit(watched.exchange, "mal", {"01-toy.ipynb": text, **empty})
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         assert len(watched.students_of_events("taken")) == 1
 
 
@@ -433,14 +435,14 @@ def test_one_that_changes_is_read_again_after_a_while(watched, monkeypatch):
         reads.append(rest)
         raise inbound.Unfinished("it changes while it is read")
 
-    monkeypatch.setattr(watch.inbound, "read", change)
+    monkeypatch.setattr(inbound, "read", change)
     with watched.watch() as watching:
         for _ in range(3):
-            watching.look()
+            watching.intake.look()
         assert len(reads) == 1 and watched.events == []
         now = time.monotonic()
-        monkeypatch.setattr(watch.time, "monotonic", lambda: now + 601)
-        watching.look()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 601)
+        watching.intake.look()
         assert len(reads) == 2 and watched.students_of_events("refused") == ["ada"]
 
 
@@ -448,7 +450,7 @@ def test_each_student_has_one_copy_of_an_exercise_that_waits(watched):
     hand_ins = [watched.submit("ada") for _ in range(4)]
     waiting = watched.course.submitted / ".waiting"
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == hand_ins[-1].secret and len(list(waiting.iterdir())) == 1
         assert len(watching.hand_ins.in_state(State.SUPERSEDED)) == 3
@@ -461,20 +463,20 @@ def test_an_earlier_one_that_comes_later_is_not_copied(watched):
     late = watched.submit("ada", time=now - timedelta(seconds=5))
     watched.submit("ada", time=now - timedelta(seconds=30))
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == late.secret
         assert len(list((watched.course.submitted / ".waiting").iterdir())) == 1
 
 
 def test_few_bytes_are_copied_in_one_look(watched, monkeypatch):
-    monkeypatch.setattr(watch, "MOST_BYTES_OF_ALL", 1)
+    monkeypatch.setattr(intake, "MOST_BYTES_OF_ALL", 1)
     for student in ("ada", "ada", "ben"):
         watched.submit(student)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada", "ben"]  # the first one of each
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada", "ben", "ada"]
 
 
@@ -483,7 +485,7 @@ def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeyp
     watched.submit("ada")
     watched.submit("ben")
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         ada, _ = watching.hand_ins.in_state(State.WAITING)
         graded = replace(ada, name="before", state=State.GRADED, graded=1.0)
         watching.hand_ins.keep(graded)
@@ -491,7 +493,7 @@ def test_a_hand_in_that_cannot_be_compared_stops_no_other(toy, tmp_path, monkeyp
         def fail(row):
             raise ValueError("an unexpected fault")
 
-        monkeypatch.setattr(watching, "_is_new_work", fail)
+        monkeypatch.setattr(watching.queue, "_is_new_work", fail)
         waiting = watching.hand_ins.in_state(State.WAITING)
         assert [row.student for row in watching._chosen(waiting)] == ["ben"]
         assert len(watching.hand_ins.in_state(State.WAITING)) == 2
@@ -508,9 +510,9 @@ def test_the_same_work_again_counts_in_the_hour(tmp_path):
 def test_pages_are_for_the_notebooks_of_the_exercise(watched):
     hand_in = watched.submit("ada", notebooks=("01-toy", *(f"n{number}" for number in range(9))))
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         for row in watching.hand_ins.in_state(State.WAITING):
-            watching._leave(row, State.LIMITED)
+            watching.queue.leave(row, State.LIMITED)
         watching.answer()
     assert [path.name for path in (watched.exchange / "feedback").iterdir()] == [
         hand_in.path().name
@@ -542,12 +544,12 @@ def test_a_copy_that_was_killed_is_made_again(watched):
         (waiting / left).mkdir(parents=True)
     with watched.watch() as watching:
         assert list(waiting.iterdir()) == []
-        watching.look()
+        watching.intake.look()
         (copy,) = waiting.iterdir()
         assert stat.S_IMODE(copy.stat().st_mode) == 0o700
     with watched.watch() as watching:
         assert list(waiting.iterdir()) == [copy]
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada"]
 
 
@@ -555,12 +557,12 @@ def test_an_exchange_that_vanishes_and_returns_is_waited_for(watched):
     with watched.watch() as watching:
         watched.root.rename(watched.root.with_name("away"))
         for _ in range(3):
-            watching.look()
+            watching.intake.look()
         (note,) = watched.trouble_notes()
         assert "No such file or directory" in note and note.endswith("/inbound")
         watched.root.with_name("away").rename(watched.root)
         watched.submit("ada")
-        watching.look()
+        watching.intake.look()
         assert watched.trouble_notes()[1:] == ["exchange: in order again"]
         assert watched.students_of_events("taken") == ["ada"]
 
@@ -575,10 +577,10 @@ def test_a_full_disk_is_waited_for(watched, monkeypatch):
     with watched.watch() as watching:
         with monkeypatch.context() as patch:
             patch.setattr("autograder.exchange.inbound.HandIn.write", fail)
-            watching.look()
-            watching.look()
+            watching.intake.look()
+            watching.intake.look()
         assert watched.trouble_notes() == ["No space left on device"]
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada"]
 
 
@@ -593,7 +595,7 @@ def test_a_second_watch_of_the_same_submissions_is_refused(watched, tmp_path):
     """It would remove the copies that wait for the first one."""
     hand_in = watched.submit("ada")
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (copy,) = watching.hand_ins.in_state(State.WAITING)
         other = Course(root=watched.course.root, output_folder=tmp_path / "trial")
         with pytest.raises(UserError, match="for its submissions"):
@@ -753,6 +755,7 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, watched):
 
 def test_no_one_waits_for_a_slow_hand_in(isolated, watched, monkeypatch):
     """Not those of its batch, not one whose page exists already, and not one who joins later."""
+    monkeypatch.setattr(running_batch, "JOIN_AFTER", 0.0)
     monkeypatch.setattr(watch, "JOIN_AFTER", 0.0)
     watched.submit("ben")
     watched.run_once()
@@ -763,7 +766,7 @@ def test_no_one_waits_for_a_slow_hand_in(isolated, watched, monkeypatch):
             student, {**RIGHT, "add": slow + RIGHT["add"]} if student == "mal" else RIGHT
         )
     with Watch(watched.course, watched.exchange, watched.say, jobs=2) as watching:
-        watching.look()
+        watching.intake.look()
         later = threading.Timer(0.5, watched.submit, ["ada"])
         later.start()
         watching.grade()
@@ -775,13 +778,13 @@ def test_no_one_waits_for_a_slow_hand_in(isolated, watched, monkeypatch):
 def test_what_a_student_was_told_before_changes_with_the_state(watched):
     hand_in = watched.submit("ada")
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         watching.publisher.settings = replace(watching.settings, per_hour=1)
         watching._publish_now(row)  # that it waits
         before = hand_in.feedback()
         (row,) = watching.hand_ins.in_state(State.WAITING)
-        watching._leave(row, State.LIMITED)
+        watching.queue.leave(row, State.LIMITED)
         watching.answer()
         assert before and hand_in.feedback() != before
 
@@ -797,10 +800,10 @@ def test_a_full_disk_uses_up_no_hand_ins_of_the_hour(watched, monkeypatch):
 
         monkeypatch.setattr(watching.folders, "write", fail)
         for _ in range(5):
-            watching.look()
+            watching.intake.look()
         assert watched.students_of_events("taken") == [] and watching.troubles
         monkeypatch.setattr(watching.folders, "write", write)
-        watching.look()
+        watching.intake.look()
         assert watched.students_of_events("taken") == ["ada"]
 
 
@@ -835,14 +838,14 @@ def test_an_unfinished_entry_is_found_when_it_is_complete(watched):
 def test_a_batch_has_one_hand_in_of_each_student(watched):
     waiting = rows(("mal", "1"), ("mal", "2"), ("ada", "1"), ("mal", "3"))
     with watched.watch() as watching:
-        assert names(watching._batch_of(waiting)) == ["0", "2"]
+        assert names(watching.batch.next_of(waiting)) == ["0", "2"]
 
 
 def who_joins(watching, batch, began, free_workers):
     """Return the hand-ins that join a batch which began then."""
-    seconds = time.monotonic() - began
-    watching._go_on_while_grading(batch, seconds)
-    return watching._joining(batch, seconds, free_workers)
+    watching.batch.rows, watching.batch._began = batch, began
+    watching._go_on_while_grading()
+    return watching._joining(free_workers)
 
 
 def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch):
@@ -853,10 +856,10 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
     with watched.watch() as watching:
         for row in waiting:
             watching.hand_ins.keep(row)
-        monkeypatch.setattr(watching, "_placed", lambda rows: rows)
-        monkeypatch.setattr(watching, "_has_copy", lambda row: True)
-        watching._exercises = {"1"}
-        began = time.monotonic() - watch.JOIN_AFTER - 1
+        monkeypatch.setattr(watching.queue, "place", lambda rows: rows)
+        monkeypatch.setattr(watching.queue, "_has_copy", lambda row: True)
+        watching.batch.exercises = {"1"}
+        began = time.monotonic() - running_batch.JOIN_AFTER - 1
         assert names(who_joins(watching, batch, began, free_workers=1)) == [
             "2"
         ]  # not mal, not exercise 2
@@ -869,12 +872,12 @@ def test_only_those_join_a_batch_whom_it_does_not_serve_yet(watched, monkeypatch
         assert who_joins(watching, batch, began, free_workers=0) == []
         assert who_joins(watching, batch, time.monotonic(), free_workers=9) == []
         assert names(who_joins(watching, batch, began - 3600, free_workers=9)) == ["2", "4"]
-        watching.settings = replace(watching.settings, per_hour=1)
+        watching.queue.settings = replace(watching.settings, per_hour=1)
         graded = HandInRow("earlier", "cai", "2", State.GRADED, graded=now)
         watching.hand_ins.keep(graded)
         assert names(who_joins(watching, batch, began, free_workers=9)) == ["2"]
-        watching._exercises = {"1", "2"}  # workers have both from an earlier batch
-        watching.settings = replace(watching.settings, per_hour=0)
+        watching.batch.exercises = {"1", "2"}  # workers have both from an earlier batch
+        watching.queue.settings = replace(watching.settings, per_hour=0)
         assert names(who_joins(watching, batch, began, free_workers=9)) == ["2", "3", "4"]
         watching.stopping = True
         assert who_joins(watching, batch, began, free_workers=9) == []
@@ -887,9 +890,9 @@ def joining(watched, monkeypatch):
     with watched.watch() as watching:
         watching.hand_ins.keep(mal)
         watching.hand_ins.keep(HandInRow("1", "ada", "01-toy", arrived=time.time()))
-        monkeypatch.setattr(watching, "_placed", lambda rows: rows)
-        monkeypatch.setattr(watching, "_has_copy", lambda row: True)
-        watching._exercises, watching._in_batch = {"01-toy"}, {mal.name}
+        monkeypatch.setattr(watching.queue, "place", lambda rows: rows)
+        monkeypatch.setattr(watching.queue, "_has_copy", lambda row: True)
+        watching.batch.exercises, watching.batch._names = {"01-toy"}, {mal.name}
 
         def join(state=State.WAITING):
             watching._answered_at = 0.0  # it looks for reasons now and then
@@ -903,7 +906,7 @@ def joining(watched, monkeypatch):
 
 def long_waiting(name, student, exercise):
     """Return a hand-in that has waited for longer than others may join before it."""
-    return HandInRow(name, student, exercise, arrived=time.time() - watch.MOST_WAIT - 1)
+    return HandInRow(name, student, exercise, arrived=time.time() - running_batch.MOST_WAIT - 1)
 
 
 NEXT_BATCH_IS_NEEDED = {
@@ -915,13 +918,13 @@ NEXT_BATCH_IS_NEEDED = {
     ),
     "a batch failed": lambda watching, monkeypatch: (
         watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
-        watching._suspects.add("2"),
+        watching.batch._suspects.add("2"),
     ),
     "one fault": lambda watching, monkeypatch: (
         watching.hand_ins.keep(long_waiting("2", "ben", "01-toy")),
-        watching._in_batch.add("2"),
-        watching._suspects.add("2"),
-        watching._with_faults.add("ben"),
+        watching.batch._names.add("2"),
+        watching.batch._suspects.add("2"),
+        watching.batch.students_with_faults.add("ben"),
     ),
 }
 
@@ -946,7 +949,7 @@ def test_others_join_again_when_no_one_waits_for_the_end_any_more(joining, monke
 def test_a_hand_in_that_is_not_to_be_graded_now_ends_no_batch(joining):
     watching, join = joining
     watching.hand_ins.keep(long_waiting("2", "ben", "02-new"))
-    watching._delays.add("2")
+    watching.events.delays.add("2")
     join()
     assert "1" in join(State.GRADED)
 
@@ -955,9 +958,9 @@ def test_a_hand_in_that_is_not_to_be_graded_now_ends_no_batch(joining):
 def test_no_one_joins_a_batch_whose_workers_should_grade_nothing_more(joining, monkeypatch, reason):
     watching, join = joining
     if reason == "faults":
-        watching._with_faults.update({"eve", "dan"})
+        watching.batch.students_with_faults.update({"eve", "dan"})
         assert join() == ["1"]
-        watching._with_faults.add("fay")
+        watching.batch.students_with_faults.add("fay")
     else:
         monkeypatch.setattr(watching.executor, "is_outdated", lambda: True)
     assert join() == []
@@ -974,7 +977,7 @@ def test_a_batch_does_not_begin_while_another_program_waits_for_the_gradebook(wa
 
     waiter = threading.Thread(target=wait)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         with gradebook.opened(watched.course, print):
             waiter.start()
             assert ready.wait(20)
@@ -990,11 +993,10 @@ def test_a_batch_does_not_begin_while_another_program_waits_for_the_gradebook(wa
 def test_an_exercise_that_is_gone_keeps_no_other_from_being_graded(watched):
     with watched.watch() as watching:
         watching.hand_ins.keep(HandInRow("1", "ben", "02-gone", arrived=time.time()))
-        exercises = watching._exercises_of(rows(("ada", "01-toy")))
-        assert [exercise.name for exercise in exercises] == ["01-toy"]
+        watching.batch.begin(rows(("ada", "01-toy")))
+        assert watching.batch.exercises == {"01-toy"}
         with pytest.raises(UserError, match="02-gone"):
-            watching._exercises_of(rows(("ada", "02-gone")))
-        watching._exercises_of(rows(("ada", "01-toy")))
+            watching._grade_batch(rows(("ada", "02-gone")))
 
 
 def test_nothing_is_placed_where_another_program_would_grade_it(watched, monkeypatch):
@@ -1006,7 +1008,7 @@ def test_nothing_is_placed_where_another_program_would_grade_it(watched, monkeyp
         yield
 
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         with monkeypatch.context() as patch:
             patch.setattr(gradebook, "opened", busy)
             assert not watching.grade() and watching.troubles
@@ -1026,7 +1028,7 @@ def test_renaming_a_graded_hand_in_is_no_attempt(isolated, watched):
 def test_a_newer_one_is_graded_and_the_older_says_so(isolated, watched):
     older = watched.submit("ada", WRONG)
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         newer = watched.submit("ada")
         watching.run(once=True)
     assert (
@@ -1163,7 +1165,7 @@ def test_a_hand_in_whose_copy_is_lost_is_taken_again(isolated, watched):
     earlier = record_of(watched.course, "ada", "01-toy").score
     hand_in = watched.submit("ada")
     with watched.watch() as watching:
-        watching.look()
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         shutil.rmtree(watching.folders.waiting_folder(row.name))
         assert not watching.grade()
@@ -1190,7 +1192,7 @@ def test_a_gradebook_that_another_program_has_is_waited_for(isolated, watched):
     watched.submit("ada")
     with watched.watch() as watching:
         with locks.lock(watched.course.gradebook.with_name("gradebook.db.lock"), print):
-            watching.look()
+            watching.intake.look()
             assert not watching.grade()
             watching._retry_at = 0
             assert not watching.grade()

@@ -1,4 +1,4 @@
-"""A check with weight 0 is advice: run, said and recognised like any other, and nobody loses
+"""A check with weight 0 is advice: run, said and recognized like any other, and nobody loses
 anything by it.
 """
 
@@ -260,8 +260,8 @@ def test_listed_answers_are_verified_with_advice(folder):
     trial = by_name["stretches"]
     assert (
         trial.advice
-        and trial.recognised
-        and not trial.passes
+        and trial.recognized
+        and not trial.passed_seeds
         and [name for name, _ in trial.failed] == ["refuses"]
     )
     assert not by_name["subtracts"].advice

@@ -130,10 +130,10 @@ def test_the_largest_loss_is_first_and_what_stays_is_left_out():
         ("b", 1),
         ("d", 1),
     ]
-    assert differences[0].through() == [("keeps", "passed → failed", -4.0), ("keep", "3 → 0", 1.0)]
-    assert differences[1].through() == [("keep", "2 → 3", 1.0)]
+    assert differences[0].steps() == [("keeps", "passed → failed", -4.0), ("keep", "3 → 0", 1.0)]
+    assert differences[1].steps() == [("keep", "2 → 3", 1.0)]
     by_hand = changes.Change(after[0], dataclasses.replace(after[0], score=4.5))
-    assert by_hand.through() == [(changes.BY_HAND, "", 0.5)]
+    assert by_hand.steps() == [(changes.BY_HAND, "", 0.5)]
     total, *by_check = changes.sums(differences)
     assert str(total) == "all: 1 gains 1 point, 1 loses 3 points"
     assert [str(line) for line in by_check] == [
@@ -183,7 +183,7 @@ def test_points_go_to_the_check_that_moved_them(then, now, through):
     before = graded("ada", {"check_keep": then} if then else {})
     change = changes.Change(before, graded("ada", {"check_keep": now}))
     assert (
-        change.through() == through and sum(points for _, _, points in through) == change.difference
+        change.steps() == through and sum(points for _, _, points in through) == change.difference
     )
 
 
@@ -198,7 +198,7 @@ def test_a_new_submission_is_not_attributed_to_a_check():
     )
     late = (graded("cem", {}), graded("cem", {}, score=-1.0, penalty=1.0))
     differences = [changes.Change(*pair) for pair in (same, other, late)]
-    assert [change.anew for change in differences] == [False, True, False]
+    assert [change.is_resubmission for change in differences] == [False, True, False]
     assert [str(line) for line in changes.sums(differences)] == [
         "all: 1 gains 4 points, 2 lose 5 points in all",
         "resubmitted: 1 gains 4 points",

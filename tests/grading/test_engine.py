@@ -530,7 +530,7 @@ def test_a_forged_shape_is_noticed(toy, shape):
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy, monkeypatch):
-    monkeypatch.setattr("autograder.sandbox.guest.HALF_A_MESSAGE", 0.1)
+    monkeypatch.setattr("autograder.sandbox.guest.STALL_FACTOR", 0.1)
     judge = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
     with pytest.raises(Ended, match="half a message"):
         judge.notebook.find("add")

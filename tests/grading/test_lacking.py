@@ -292,7 +292,7 @@ def test_a_course_adds_packages(added):
     assert (finding.state, finding.value) == ("missing", "without absent_one")
     assert "-m pip install absent_one" in finding.note
     pool = WorkerConfig(str(added.root), ("01-toy",), None, packages=("sympy",)).pool()
-    assert json.loads(pool.besides) == ["sympy", "absent_one"]
+    assert json.loads(pool.load_only) == ["sympy", "absent_one"]
 
 
 def test_a_course_that_adds_none_says_so_too():

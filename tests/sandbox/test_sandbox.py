@@ -349,7 +349,7 @@ def test_guests_of_a_worker_keep_to_its_core(pool):
 
 
 def test_what_only_submissions_import_is_loaded_and_no_more(isolated):
-    pool = guests.GuestPool(LIMITS, ["numpy"], besides=["torch"])
+    pool = guests.GuestPool(LIMITS, ["numpy"], load_only=["torch"])
     try:
         guest = pool.guest()
         assert (
@@ -550,7 +550,7 @@ def test_a_guest_is_stopped_before_a_limit_is_reported(monkeypatch, then, signal
     sent = []
     monkeypatch.setattr(keeper.os, "kill", lambda pid, number: sent.append((pid, number)))
     processes = SimpleNamespace(memory_in_detail=lambda most: then if sent else 1200)
-    assert keeper.still_beyond(processes, 1000) == (then > 1000)
+    assert keeper._stopped_if_still_beyond(processes, 1000) == (then > 1000)
     assert sent == [(-1, number) for number in signals]
 
 

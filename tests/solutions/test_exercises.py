@@ -1,4 +1,4 @@
-"""Every exercise is held to its promises: wrong answers fail and are recognised, right ones pass,
+"""Every exercise is held to its promises: wrong answers fail and are recognized, right ones pass,
 always.
 
 Whatever folder appears in `solutions/` is tested here without a change.

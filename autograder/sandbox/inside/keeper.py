@@ -43,7 +43,7 @@ def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn
 def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[str, Any]:
     """Count until the guest ends, or must; return why."""
     # The guest begins with the same memory as this process, which does not count.
-    most = _unshared("self") + (limits["memory_mb"] << 20)
+    most = _counted_in_full("self") + (limits["memory_mb"] << 20)
     tally = Tally(LONGEST)
     processes = Processes()
     seen = time.monotonic()
@@ -60,7 +60,7 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
             seen = now
         if asked:
             control.send(json.dumps({"cpu": tally.cpu, "idle": tally.idle}).encode())
-        if processes.uses_more_than(most):
+        if processes.stopped_beyond(most):
             return {"ended": "memory"}
         code = _exit_code(guest)
         if code is not None:
@@ -82,7 +82,7 @@ def _exit_code(guest: int) -> int | None:
     return None
 
 
-def still_beyond(processes: "Processes", most: int) -> bool:
+def _stopped_if_still_beyond(processes: "Processes", most: int) -> bool:
     """Stop all processes and tell whether they have more than `most` bytes in use now; if not, they
     continue.
 
@@ -143,14 +143,14 @@ class Processes:
         cpu = ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime
         return Look(cpu, running, disk, has_new)
 
-    def uses_more_than(self, most: int) -> bool:
-        """Tell whether the processes use more than `most` bytes; then they are stopped.
+    def stopped_beyond(self, most: int) -> bool:
+        """Stop the processes if they use more than `most` bytes, and tell whether they do.
 
-        It goes from a rough count, which takes no time, to an exact one, which takes much.
+        A rough count, which takes no time, comes before an exact one, which takes much.
         """
         if self.memory <= most or self.memory_in_detail(most) <= most:
             return False
-        return still_beyond(self, most)
+        return _stopped_if_still_beyond(self, most)
 
     def memory_in_detail(self, most: int) -> int:
         """Return the bytes in use, with what processes share with others in it once, if they are
@@ -159,10 +159,10 @@ class Processes:
         What is mapped of files in the scratch space counts as memory here, although those have a
         limit besides.
         """
-        roughly = sum(_unshared(name) for name in _names()) + _sockets() * self._socket_bytes
+        roughly = sum(_counted_in_full(name) for name in _names()) + _sockets() * self._socket_bytes
         if roughly <= most:
             return roughly
-        return sum(_shared_fairly(name) for name in _names()) + _sockets() * self._socket_bytes
+        return sum(_counted_in_part(name) for name in _names()) + _sockets() * self._socket_bytes
 
 
 def _names() -> list[str]:
@@ -191,16 +191,18 @@ def _last_pid() -> bytes:
         return file.read().split()[-1]
 
 
-def _unshared(name: str) -> int:
+def _counted_in_full(name: str) -> int:
     """Return a process's memory without the files that it maps: fast, but too much after a fork."""
     return _fields(f"/proc/{name}/status", b"RssAnon:", b"RssShmem:")
 
 
-def _shared_fairly(name: str) -> int:
+def _counted_in_part(name: str) -> int:
     """Return a process's memory with its part of what several share: slow, so asked only near
     the limit.
     """
-    return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _unshared(name)
+    return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _counted_in_full(
+        name
+    )
 
 
 def _fields(path: str, *names: bytes) -> int:

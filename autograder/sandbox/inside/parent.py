@@ -68,24 +68,24 @@ Serve = Callable[[socket.socket], None]
 
 
 def warm(
-    imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehearsals: Sequence[str] = ()
+    imports: Sequence[str], load_only: Sequence[str], rehearse: bool, rehearsals: Sequence[str] = ()
 ) -> Serve:
     """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads
     late.
 
     Return the function that a guest runs after its fork.
 
-    The modules in `besides` are loaded as well, and not rehearsed; `rehearsals` are cells of the
+    The modules in `load_only` are loaded as well, and not rehearsed; `rehearsals` are cells of the
     exercises. Without `rehearse`, torch is only imported: where guests may use a GPU, a first
     gradient looks for devices and starts a thread for each, and no thread survives a fork.
     """
     from autograder.sandbox.inside import responder, shell
 
-    if any(map(_is_torch, [*imports, *besides])):  # importing torch takes seconds
+    if any(map(_is_torch, [*imports, *load_only])):  # importing torch takes seconds
         shell.one_thread()
     interactive = shell.make_shell()
     interactive.outputs = shell.Outputs(None)
-    shell.load([*imports, *besides])
+    shell.load([*imports, *load_only])
     gc.freeze()  # later searches for garbage skip the modules
     cells = REHEARSAL
     if rehearse and any(map(_is_torch, imports)):
@@ -302,7 +302,9 @@ def _default_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def main(descriptor: str, *loaded: str) -> None:
+def main(
+    descriptor: str, imports: str, load_only: str, gpu: str, rehearsals: str, plain: str = ""
+) -> None:
     """Warm up, then fork a process for every channel that comes: a socket over which a worker asks
     for guests.
 
@@ -310,28 +312,31 @@ def main(descriptor: str, *loaded: str) -> None:
     ----------
     descriptor : str
         The number of the socket that channels come through.
-    loaded : str
-        As JSON: modules to load and rehearse, and modules only to load; `gpu` if guests may use
-        one; as JSON, cells to rehearse besides; and, where it has started itself again, `PLAIN`.
+    imports, load_only, rehearsals : str
+        As JSON: modules to load and rehearse, modules only to load, and cells of the exercises to
+        rehearse.
+    gpu : str
+        `gpu` if guests may use one.
+    plain : str, optional
+        `PLAIN` if this program has started itself again, without rehearsals.
     """
     channels = socket.socket(fileno=int(descriptor))
-    imports = json.loads(loaded[0])
-    besides = json.loads(loaded[1])
-    gpu = loaded[2] == "gpu"
-    plain = loaded[4:] == (PLAIN,)
+    modules, others = json.loads(imports), json.loads(load_only)
+    has_gpu, is_plain = gpu == "gpu", plain == PLAIN
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
     kernel.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
-    if plain:  # a package that a course adds may start threads as it is imported
-        besides = [name for name in besides if _is_torch(name)]
+    if is_plain:  # a package that a course adds may start threads as it is imported
+        others = [name for name in others if _is_torch(name)]
     try:
-        serve = warm(imports, besides, not (gpu or plain), json.loads(loaded[3]))
+        rehearse = not (has_gpu or is_plain)
+        serve = warm(modules, others, rehearse, json.loads(rehearsals))
         filter_program = seccomp.filter_program()
         if threads := _threads():
             # A rehearsal may start threads where imports alone do not: start again without. Guests
             # then load late what it would have loaded.
-            if not plain:
+            if not is_plain:
                 print(
                     f"started again without rehearsals, which started threads: {threads}",
                     file=sys.stderr,
@@ -358,6 +363,6 @@ def main(descriptor: str, *loaded: str) -> None:
     for asked, (worker,) in received(channels, 1):
         if os.fork() == 0:
             channels.close()
-            serve_channel(serve, worker, filter_program, gpu, json.loads(asked)["core"])
+            serve_channel(serve, worker, filter_program, has_gpu, json.loads(asked)["core"])
             os._exit(0)
         worker.close()
