@@ -239,8 +239,13 @@ class Diagnosis:
                     break
                 if candidates.contradicted(wrong):
                     break  # the best one is no cause, and the others explain less
+                # Where a function came to no number anywhere, as with NaN in all checks, any
+                # mistake that leads to NaN explains all.
+                is_evidence = not _has_no_number(observed.calls) or candidates.has_number_elsewhere
                 few_draws_suffice = not is_ambiguous(observed.calls) or (
-                    candidates.explains_all(wrong) and _same_message(check, wrong, seed, observed)
+                    is_evidence
+                    and candidates.explains_all(wrong)
+                    and _same_message(check, wrong, seed, observed)
                 )
                 is_confirmed = (
                     self._confirmed_in_few_draws
@@ -399,6 +404,13 @@ class _Candidates:
                     best = wrong
             yield best
             remaining.remove(best)
+
+    @property
+    def has_number_elsewhere(self) -> bool:
+        """Whether the function came to a number in any check, or to something else that is told
+        apart, such as a text.
+        """
+        return not all(_has_no_number(each.calls) for each in self._attempts.values())
 
     def explains_all(self, wrong: Any) -> bool:
         """Tell whether a candidate is alike in all checks."""
@@ -902,20 +914,20 @@ def _mismatch(
         expected=expected,
         got=got,
         what=_name_of_result(failure),
-        sizes=_sizes(failure, check),
+        wrong=failure.wrong,
         shapes=failure.shapes,
         dtypes=failure.dtypes,
+        sizes=_sizes(failure, check),
         arguments=_numpy(dict(zip(_parameters(answer, len(drawn)), drawn, strict=False))),
         drawn=drawn,
         intact=same(call.arguments, drawn),
-        parts=failure.parts,
-        answer=right if is_quick and compares else None,
-        call=lambda *arguments: called(function, arguments).result,
-        function=call.function,
-        wrong=failure.wrong,
         changed=failure.changed,
         result=_numpy(call.result),
         part=0,
+        parts=failure.parts,
+        function=call.function,
+        call=lambda *arguments: called(function, arguments).result,
+        answer=right if is_quick and compares else None,
         modules=modules,
     )
     if mismatch.answer and not call.must_raise:

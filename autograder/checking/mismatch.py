@@ -23,37 +23,67 @@ CLOSE = 3e-4
 class Mismatch:
     """One draw in which a check failed.
 
-    `expected` and `got` are arrays, of one shape or not; `what` is their name in messages. `sizes`
-    has the check's names of numbers, such as n_q and d_k. `shapes` are the expected shape and the
-    actual one, where those differ; `dtypes` likewise. `arguments` are those of the last call, by
-    name, as arrays; `drawn` are the same as the check drew them, and `intact` says whether the
-    function left them unchanged. `result` is what it returned, and `part` the index of `got` among
-    the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer`
-    is a right answer, or None, and `call` calls `function`, the one under test, with arrays.
-    `modules` are the right one and the one under test, where a module of torch was called. `wrong`
-    says which elements are wrong. `changed` names the argument that was changed in place. `steady`
-    says whether both functions return the same in a second call, None before that call; `wavers`,
-    whether the right answer does and the other function does not. `expected_again` is the right
-    answer's second result, and `seconds` is the time that all these calls took.
+    Attributes
+    ----------
+    expected, got : array or None
+        What the check compared: of one shape or not.
+    what : str or Message
+        Their name in messages.
+    wrong : array of bool or None
+        Which elements are wrong.
+    shapes, dtypes : tuple or None
+        The expected one and the actual one, where those differ.
+    sizes : dict
+        The check's names of numbers, such as n_q and d_k.
+    arguments : dict
+        Those of the last call, by name, as arrays.
+    drawn : tuple
+        The same as the check drew them.
+    intact : bool
+        Whether the function left them unchanged.
+    changed : str
+        The name of the argument that was changed in place.
+    result : object
+        What the function returned.
+    part : int or None
+        The index of `got` among the parts of that.
+    parts : list of tuple
+        Names and expected arrays of a result that is a tuple.
+    function : callable
+        The function under test.
+    call : callable
+        Calls it with arrays.
+    answer : callable or None
+        A right answer.
+    modules : tuple or None
+        The right one and the one under test, where a module of torch was called.
+    steady : bool or None
+        Whether both functions return the same in a second call; None before that call.
+    wavers : bool
+        Whether the right answer does, and the other function does not.
+    expected_again : array or None
+        The right answer's second result.
+    seconds : float
+        How long all these calls took.
     """
 
     expected: np.ndarray | None = None
     got: np.ndarray | None = None
     what: str | Message = "the result"
-    sizes: dict[str, Any] = field(default_factory=dict)
+    wrong: np.ndarray | None = None
     shapes: tuple[Any, ...] | None = None
     dtypes: tuple[Any, ...] | None = None
+    sizes: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     drawn: tuple[Any, ...] = ()
     intact: bool = True
-    parts: list[tuple[str | Message, Any]] = field(default_factory=list)
-    answer: Any = None
-    call: Any = None
-    function: Any = None
-    wrong: np.ndarray | None = None
     changed: str = ""
     result: Any = None
     part: int | None = None
+    parts: list[tuple[str | Message, Any]] = field(default_factory=list)
+    function: Any = None
+    call: Any = None
+    answer: Any = None
     modules: tuple[Any, Any] | None = None
     steady: bool | None = None
     wavers: bool = False

@@ -48,6 +48,9 @@ class Ledger:
                 self.see(item)
         if not _is_tensor(part):
             return
+        if _is_sparse(part):  # it has no storage of its own
+            self.see(_parts_of_sparse(part))
+            return
         storage = part.untyped_storage()
         # `_cdata` is the address of the storage itself: all tensors on it give the same one.
         name, size = storage._cdata, storage.nbytes()
@@ -85,6 +88,23 @@ def _is_tensor(part: Any) -> bool:
     import torch
 
     return isinstance(part, torch.Tensor)
+
+
+def _is_sparse(part: Any) -> bool:
+    import torch
+
+    return part.layout != torch.strided and not part.is_mkldnn
+
+
+def _parts_of_sparse(part: Any) -> list[Any]:
+    """Return the dense tensors that a sparse one consists of."""
+    import torch
+
+    if part.layout == torch.sparse_coo:
+        return [part._indices(), part._values()]
+    if part.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [part.crow_indices(), part.col_indices(), part.values()]
+    return [part.ccol_indices(), part.row_indices(), part.values()]
 
 
 def counting(ledger: Ledger) -> Any:

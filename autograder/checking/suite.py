@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -625,7 +625,8 @@ class Suite:
         if lacks is None:
             observed = run_attempt(check, function, seed)
             # Now `blocks` blocks all later checks with the same message, which is shown once.
-            if observed.failure is not None and _is_unwritten(observed.calls):
+            earlier = examination.attempts.values()
+            if observed.failure is not None and _is_unwritten(observed.calls, earlier):
                 message = (
                     "{function}, or a function that it calls, is not written yet: it raises "
                     "NotImplementedError."
@@ -764,9 +765,13 @@ def _why_unwritten(subject: str, function: Any) -> str | Message:
     return ""
 
 
-def _is_unwritten(calls: list[Call]) -> bool:
+def _is_unwritten(calls: list[Call], earlier: Iterable[Attempt]) -> bool:
     """Tell whether the first call says that the function is still to be written, or a call of
-    what it made.
+    what it made. One that has returned something in an earlier check is written, at least in part.
     """
+    has_returned = {call.method for each in earlier for call in each.calls if call.error is None}
     relevant = [call for number, call in enumerate(calls) if number == 0 or call.method]
-    return any(isinstance(call.error, NotImplementedError) for call in relevant)
+    return any(
+        isinstance(call.error, NotImplementedError) and call.method not in has_returned
+        for call in relevant
+    )

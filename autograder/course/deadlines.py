@@ -106,7 +106,7 @@ def _parsed(course: Course, content: str) -> Deadlines:
     """Return the due dates and extensions in a file's content. For errors, see `read`."""
     try:
         table = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers with thousands of digits
         raise _not_toml(error) from None
     for key, value in table.items():
         check_setting(FILE, key, value, {"timezone": str, "due": dict, "extension": list})
@@ -245,11 +245,12 @@ def _extension(course: Course, due: dict[str, datetime], entry: Any) -> Extensio
                 f"{FILE}: an extension has no {key}. It needs a student, an exercise and a time."
             )
     _check_exercises(course, [entry["exercise"]], IN_FILE)
-    _due(due, entry["exercise"])
+    due_date = _due(due, entry["exercise"])
     try:
         time = length(entry["time"])
     except UserError as error:
         raise UserError(f"{FILE}: extension.time: {error}") from None
+    extended(due_date, time)  # raises if no calendar has that date
     return Extension(entry["student"], entry["exercise"], time, entry.get("reason", ""))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from autograder.course.config import STAMP, Exercise
@@ -17,6 +17,8 @@ from autograder.school.hand_ins import STAMP_FORMAT
 WAITING = ".waiting"
 """A folder in `submitted/`; no student has a name with a dot at its beginning."""
 PART, OLD = ".part", ".old"
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""How much later than now a time may be."""
 
 
 class HandInFolders:
@@ -96,8 +98,12 @@ class HandInFolders:
         if secret and read_text(folder / SECRET) == secret:
             return False
         # The time in the file is UTC, without a zone.
-        time = read_stamp(read_text(folder / STAMP))[0]
-        return time is not None and time.replace(tzinfo=UTC) > arrived
+        stamp = read_stamp(read_text(folder / STAMP))[0]
+        if stamp is None:
+            return False
+        time = stamp.replace(tzinfo=UTC)
+        # One in the future was written while the clock was wrong.
+        return arrived < time < datetime.now(UTC) + CLOCKS_DIFFER
 
     def submission(self, name: str, student: str, exercise: Exercise) -> Submission:
         """Return a hand-in that waits, or that was moved already, to be read."""

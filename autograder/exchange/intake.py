@@ -17,6 +17,10 @@ from autograder.exchange.inbound import Entry, HandInRefused, Unfinished
 from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.sanitize import text
 
+EVERY, LOOK_SHARE = 1.0, 4
+"""Seconds from one look into the exchange to the next, and at least so many times as long as the
+last one took: while a batch runs, the process has more to do.
+"""
 PATIENCE = 600.0
 """Seconds that a hand-in may stay unfinished."""
 MOST_AT_ONCE = 5
@@ -62,7 +66,7 @@ class Intake:
         self.arrivals, self.queue, self.events = arrivals, queue, events
         self.owner_of, self.is_stopping = owner_of, is_stopping
         self.limits = Limits.configured(course.config)
-        self.looked_at = 0.0  # when the last look ended
+        self.next_look = 0.0
         self._refused: list[HandInRow] = []
         self._non_hand_ins_noted = 0
 
@@ -70,13 +74,14 @@ class Intake:
         """Take the hand-ins that are new and complete, in the order of their arrival; tell
         whether there were any.
         """
-        known = len(self.hand_ins.names)
+        known, began = len(self.hand_ins.names), time.monotonic()
         with self.events.trouble("exchange"), inbound.opened(self.folder) as folder:
             try:
                 self._take_all(folder)
             finally:
                 self._keep_refused()
-        self.looked_at = time.monotonic()
+        ended = time.monotonic()
+        self.next_look = ended + max(EVERY, LOOK_SHARE * (ended - began))
         return len(self.hand_ins.names) > known
 
     def _take_all(self, folder: int) -> None:

@@ -157,8 +157,9 @@ class Publisher:
 
     def _answer(self, row: HandInRow) -> Answer | None:
         """Return the answer to a hand-in as it should be now; None if there is none yet."""
-        if row.state != State.GRADED:
-            # A row that waits comes here only if the hourly limit holds it back: see
+        is_fault = row.state == State.WAITING and row.tries > 0  # the grader failed on it
+        if row.state != State.GRADED and not is_fault:
+            # Any other row that waits comes here only if the hourly limit holds it back: see
             # `HandInQueue.choose`.
             return Answer(ANSWERS[row.state])
         paths = self.course.paths_of(row.student, row.exercise)

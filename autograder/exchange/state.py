@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -12,6 +13,7 @@ from autograder.course.config import UserError
 
 FILE = "watch.db"
 BUSY_SECONDS = 5
+CLOCKS_DIFFER = 60.0  # seconds: how much later than now a time may be
 
 
 class State(StrEnum):
@@ -107,18 +109,31 @@ class HandInStore:
         # SQLite itself would make the file with the permissions that the umask leaves.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            self._database.executescript(TABLE)
-        except sqlite3.DatabaseError as error:
-            self._database.close()
-            if isinstance(error, sqlite3.OperationalError):  # a full disk, for example
-                raise
-            raise UserError(
-                f"{path} is damaged: {error}. Move it away. Then all hand-ins in the exchange are "
-                "looked at again; those that are graded keep their grades."
-            ) from None
         # Always this same set: `Watch` gives its `__contains__` to `Arrivals`.
-        self.names = {name for (name,) in self._database.execute("SELECT name FROM hand_ins")}
+        self.names: set[str] = set()
+        try:
+            self._read()
+        except sqlite3.OperationalError as error:
+            self._database.close()
+            raise UserError(
+                f"{path} cannot be used: {error}. Close other programs that have it open, and make "
+                "room if its disk is full."
+            ) from None
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            self._database.close()
+            raise UserError(
+                f"{path} is damaged, or of another version: {error}. Move it away. Then all "
+                "hand-ins in the exchange are looked at again; those that are graded keep their "
+                "grades."
+            ) from None
+
+    def _read(self) -> None:
+        """Make the table if there is none; read all rows, to see that they are readable."""
+        self._database.executescript(TABLE)
+        present = [name for _, name, *_ in self._database.execute("PRAGMA table_info(hand_ins)")]
+        if tuple(present) != COLUMNS:
+            raise ValueError(f"its columns are {', '.join(present)}")
+        self.names.update(row.name for row in self._rows("1", []))
 
     def __enter__(self) -> "HandInStore":
         return self
@@ -193,8 +208,12 @@ class HandInStore:
         """Return how many hand-ins of a student were graded since then, with those that are no
         attempt: each of them takes the grader's time.
         """
-        asked = "SELECT count(*) FROM hand_ins WHERE state = ? AND student = ? AND graded > ?"
-        values = [State.GRADED, student, since]
+        asked = (
+            "SELECT count(*) FROM hand_ins "
+            "WHERE state = ? AND student = ? AND graded > ? AND graded < ?"
+        )
+        # Not those of a time when the clock was ahead.
+        values = [State.GRADED, student, since, time.time() + CLOCKS_DIFFER]
         return int(self._database.execute(asked, values).fetchone()[0])
 
     def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:

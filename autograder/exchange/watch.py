@@ -21,7 +21,7 @@ from autograder.exchange.delays import Delays
 from autograder.exchange.event_log import TROUBLES, EventLog, Say
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.hand_in_queue import HandInQueue
-from autograder.exchange.intake import Intake
+from autograder.exchange.intake import EVERY, Intake
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.running_batch import JOIN_AFTER, RunningBatch
 from autograder.exchange.state import FILE, HandInRow, HandInStore, State
@@ -30,15 +30,12 @@ from autograder.grades.results import Kind, Record
 from autograder.grading.submissions import Submission
 
 LOCK = "watch.lock"
-EVERY = 1.0
-"""Seconds between two looks into the exchange."""
 NAP = 0.1
 """Seconds between two looks at whether the watch is told to end."""
 PAGES_EVERY, SCORES_EVERY = 10.0, 60.0
 """Seconds between two looks for pages that have changed, and for scores to send."""
 WARM_SECONDS = 600.0
 """Seconds after a batch for which its workers stay."""
-TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds until a batch that failed is tried again."""
 
@@ -274,8 +271,8 @@ class Watch:
             self.batch.note_end(self.queue.gradable())
 
     def _look_again(self) -> None:
-        """Look if the last look is a while ago: batches take longer than that."""
-        if time.monotonic() >= self.intake.looked_at + EVERY:
+        """Look if it is time for that: batches take longer."""
+        if time.monotonic() >= self.intake.next_look:
             self.intake.look()
 
     def _joining(self, free_workers: int) -> list[HandInRow]:
@@ -293,19 +290,20 @@ class Watch:
 
     def _finish(self, row: HandInRow, record: Record) -> HandInRow:
         """Note that a hand-in is graded, now that it has a page, and publish that; return its row.
-        If the grader itself failed on it, it waits for another try, up to `TRIES`.
+        If the grader itself failed on it, it waits for another try, and the page says so.
 
         Without a page it waits as well: if the batch ends, the next one makes what is missing.
         """
-        is_our_fault = record.kind == Kind.INFRASTRUCTURE
-        if is_our_fault and row.tries + 1 < TRIES:
+        if record.kind == Kind.INFRASTRUCTURE:
             self._retry_at = time.monotonic() + FIRST_PAUSE
             self.batch.students_with_faults.add(row.student)
-            return self.hand_ins.keep(replace(row, tries=row.tries + 1))
+            row = self.hand_ins.keep(replace(row, tries=row.tries + 1))
+            answered = self._publish_now(row)
+            # After the answer: what is delayed is not published either.
+            self.events.delays.add(row.name)
+            return answered
         if row.state != State.GRADED:
-            attempt = row.attempt and not is_our_fault
-            row = replace(row, state=State.GRADED, graded=time.time(), attempt=attempt)
-            self.hand_ins.keep(row)
+            row = self.hand_ins.keep(replace(row, state=State.GRADED, graded=time.time()))
         return self._publish_now(row)
 
     # Answers.
@@ -345,8 +343,6 @@ class Watch:
 
     def _publish(self, row: HandInRow) -> HandInRow:
         """Publish the answer to a hand-in if there is a new one; return its row."""
-        if row.state == State.WAITING and row.tries:  # our own fault: it is tried again
-            return row
         answered = self.publisher.publish(row)
         if answered is not row and row.state == State.GRADED:
             self.events.log("published", row)

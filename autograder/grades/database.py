@@ -18,6 +18,8 @@ BROKEN = (
 FIXES = {
     "file is not a database": BROKEN,
     "database disk image is malformed": BROKEN,
+    "database is locked": "Close the program that has it open, such as a database browser.",
+    "database or disk is full": "Make room on its disk.",
     "password authentication failed": "Check the user name and the password, as in ~/.pgpass or "
     "PGPASSWORD.",
     "no password supplied": "Give the password in ~/.pgpass or PGPASSWORD.",

@@ -63,6 +63,9 @@ STUDENTS, SUBMISSIONS, NOTEBOOKS, GRADES, COMMENTS = (
 NO_RESPONSE = "No response."
 """nbgrader's comment on an answer that was left as it was given."""
 
+SAME_POINTS = 0.005
+"""Up to this difference, points count as the same."""
+
 PAUSES = (0.0, 1.0, 2.0, 4.0)
 """Seconds before each retry of a write after a dropped connection: a server takes a while to
 restart.
@@ -435,15 +438,22 @@ class Writer:
         return self._in_transaction(name, student, work)
 
     def refresh(
-        self, name: str, student: str, comment: Callable[[StoredGrades], str]
+        self,
+        name: str,
+        student: str,
+        points: Mapping[str, float],
+        comment: Callable[[StoredGrades], str],
     ) -> StoredGrades | None:
         """Compute a submission's late penalty for the present due date, and its automatic comment
-        for what a person graded since; store both. Return the grades, or None if it is not graded.
+        for what a person graded since; store both.
+
+        Return the grades, or None if it is not graded, or has not these points from checks, by
+        cell: such as in an older copy of the gradebook.
         """
 
         def work() -> StoredGrades | None:
             submission = self._graded_submission(name, student)
-            if submission is None:
+            if submission is None or not submission.has_points(points):
                 return None
             before = submission.penalty, submission.automatic
             submission.penalty = self._penalty(submission)
@@ -801,6 +811,16 @@ class _Submission:
             or row["needs_manual_grade"]
             for row in self.grades.values()
         )
+
+    def has_points(self, points: Mapping[str, float]) -> bool:
+        """Tell whether its cells have these points from checks, as far as no person graded them."""
+        for cell, row in self.grades.items():
+            name = self.exercise.graded[cell][0]
+            if name not in points or row["manual_score"] is not None:
+                continue
+            if row["auto_score"] is None or abs(row["auto_score"] - points[name]) > SAME_POINTS:
+                return False
+        return True
 
     def lateness_facts(self) -> late.LatenessFacts:
         """Return what decides how late it is."""

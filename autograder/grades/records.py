@@ -37,6 +37,9 @@ course's own answered, and the repairs named what a person still had to grade; u
 none said when it was due and with which versions it was graded, or had regrade requests.
 """
 
+MOST_RECORDS, MOST_WHOLE_RECORDS = 1000, 20
+"""Earlier records of a submission that are kept, and that are kept with all texts."""
+
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
 
@@ -148,12 +151,21 @@ def record_of(course: Course, student: str, name: str) -> Record | None:
 def history(path: Path) -> list[dict[str, Any]]:
     """Return a submission's earlier records, including the last one, as they were written.
 
+    A student can submit thousands of times: then older records are without the texts that are of
+    any length, and of `MOST_RECORDS` the first and the last ones are kept.
+
     An unreadable file is kept under the name `grade.json.unreadable`.
     """
     try:
         # Not parsed into records, so that nothing of what an older version wrote is lost.
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-        return [*earlier.pop("history", []), earlier]
+        last = json.loads(path.read_text(encoding="utf-8"))
+        earlier = [*last.pop("history", []), last]
+        for record in earlier[:-MOST_WHOLE_RECORDS]:
+            if isinstance(record, dict):
+                record.update(evidence=[], requests=[])
+        return (
+            earlier if len(earlier) <= MOST_RECORDS else [earlier[0], *earlier[1 - MOST_RECORDS :]]
+        )
     except FileNotFoundError:
         return []
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):

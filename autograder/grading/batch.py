@@ -331,12 +331,18 @@ class Batch:
             self._version(submission.exercise),
         ):
             return None, None
+        points = {
+            name: cell.points for name, cell in record.cells.items() if not cell.is_graded_by_hand
+        }
         # The due date or a manual grade may be new, and the penalty and the comment follow from it.
         with self.timer("database"):
             now = self.writer.refresh(
-                submission.exercise.name, submission.student, functools.partial(_comment, record)
+                submission.exercise.name,
+                submission.student,
+                points,
+                functools.partial(_comment, record),
             )
-        # Someone has removed the submission from the gradebook.
+        # Someone has removed the submission from the gradebook, or restored an older gradebook.
         if now is None:
             return None, None
         record = self._with_current_requests(submission, unit, record, now).with_stored(now)
@@ -372,9 +378,11 @@ class Batch:
 
     def _store_grade(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points to the gradebook, then the graded notebook, and finally the
-        record.
+        record. If the grader itself failed, the grade that this same work has already is kept.
         """
         unit = task.unit
+        if outcome.kind == Kind.INFRASTRUCTURE and self._keep_grade(task, outcome):
+            return
         timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
         with self.timer("database"):
@@ -397,6 +405,18 @@ class Batch:
             files.write(paths.notebook, outcome.notebook)
             files.write(paths.record, records.to_text(task.record))
         self._log(task, outcome)
+
+    def _keep_grade(self, task: _Task, outcome: Outcome) -> bool:
+        """Keep the grade of a submission on which the grader itself failed; return False if it has
+        none. This run still reports the fault.
+        """
+        kept, stored = self._refresh_kept(task.submission, task.unit)
+        if kept is None or stored is None:
+            return False
+        task.stored = stored
+        task.record = dataclasses.replace(kept, kind=outcome.kind, reason=outcome.reason)
+        self._log(task, outcome)
+        return True
 
     def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
         if self.log and task.record:

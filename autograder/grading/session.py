@@ -4,6 +4,7 @@ results.
 
 import contextlib
 import shlex
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -223,7 +224,8 @@ class Session:
                 self.executor.open(self.worker_config, soon=self._is_to_grade())
             self._prepare()
         except BaseException:
-            self._open.close()
+            # With the error: `gradebook.opened` says what is wrong with a database.
+            self._open.__exit__(*sys.exc_info())
             raise
         return self
 

@@ -114,7 +114,7 @@ checks.run("by_hand", points=0)
 #   tokens, d_k the width of queries and keys, d_v the width of values and results.
 # - **Never n × n** refers to scores, weights, masks and indices, at any moment, also as a list of parts. The checks
 #   count the bytes that your function holds at once in addition to its inputs, for n around 700 and small chunks or
-#   windows, and allow 0.9 bytes for each pair of tokens. For four times as many tokens they allow at most eight times
+#   windows, and allow 0.9 bytes for each pair of tokens. For four times as many tokens they allow at most six times
 #   as many bytes as you needed. Views cost nothing. Only the forward pass counts, without gradients.
 # - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never
 #   NaN.

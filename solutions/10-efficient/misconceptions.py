@@ -5,6 +5,7 @@ A failed check is explained by the listed answer that behaves like the student's
 that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
+import functools
 import math
 
 import torch
@@ -494,6 +495,63 @@ def chunked_attention_fixed_number(Q, K, V, chunk_size, causal=False):
         return torch.arange(K.shape[-2]) <= torch.arange(start, stop)[:, None] + last
 
     return in_parts(Q, K, V, mask if causal else None)
+
+
+class WithMasksFirst(Online):
+    """The masks of all chunks are made before the first one is read."""
+
+    def __call__(self, Q, K, V, chunk_size, causal=False):
+        n_q, n_k = Q.shape[-2], K.shape[-2]
+        self.masks = {}
+        if causal:
+            for start in range(0, n_k, max(chunk_size, 1)):
+                stop = min(start + chunk_size, n_k)
+                cut = min(max(stop - n_k + n_q, 0), n_q)  # only these rows are cut
+                self.masks[start] = super().sees(n_q, n_k, start, stop - start)[:cut].clone()
+        return super().__call__(Q, K, V, chunk_size, causal)
+
+    def sees(self, n_q, n_k, start, size):
+        mask = self.masks[start]
+        return torch.cat([mask, mask.new_ones(n_q - len(mask), size)])
+
+
+@misconception(
+    "chunked_attention",
+    label="masks of all chunks kept",
+    hint="The masks of all chunks are in memory at once: together they have as many entries as there are pairs. Make the "
+    "mask of a chunk when its turn comes.",
+)
+def chunked_attention_masks_first(Q, K, V, chunk_size, causal=False):
+    return WithMasksFirst()(Q, K, V, chunk_size, causal)
+
+
+@misconception(
+    "chunked_attention",
+    label="largest scores of all chunks kept",
+    hint="A list keeps the largest scores of each chunk for each query. It grows with n_q times the number of chunks. Keep "
+    "only the largest so far.",
+)
+def chunked_attention_all_largest(Q, K, V, chunk_size, causal=False):
+    sized(Q, K, V, size=chunk_size)
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    starts = range(0, n_k, chunk_size)
+
+    def scores(start):
+        S = scored(Q, K[..., start : start + chunk_size, :])
+        if causal:
+            mask = Online().sees(n_q, n_k, start, S.shape[-1])
+            S = S.masked_fill(~mask, -torch.inf)
+        return S
+
+    all_largest = [scores(start).amax(-1, keepdim=True) for start in starts]
+    largest = functools.reduce(torch.maximum, all_largest)
+    base = largest.masked_fill(largest == -torch.inf, 0)
+    total = mixed = 0
+    for start in starts:
+        E = (scores(start) - base).exp()
+        total = total + E.sum(-1, keepdim=True)
+        mixed = mixed + E @ V[..., start : start + chunk_size, :]
+    return mixed / total.masked_fill(total == 0, 1)
 
 
 @misconception(
@@ -1103,6 +1161,25 @@ def causal_linear_attention_total_of_all(q, k, V):
 def causal_linear_attention_later(q, k, V):
     mixed, total = ratio(q.flip(-2), k.flip(-2), V.flip(-2), True)
     return mixed.flip(-2), total.flip(-2)
+
+
+@causal_wrong(
+    "running sums as a convolution",
+    "The running sums are a convolution with n ones, or an average over n places: each sum reads all places before it, "
+    "so time grows with n * n. `cumsum` adds one place at a time.",
+)
+def causal_linear_attention_convolved(q, k, V):
+    n = q.shape[-2]
+
+    def sums(X):
+        rows = X.flatten(0, -3) if X.ndim > 2 else X[None]
+        channels = nn.functional.pad(rows.mT.flatten(0, 1)[:, None], (n - 1, 0))
+        summed = nn.functional.conv1d(channels, X.new_ones(1, 1, n))
+        return summed.reshape(len(rows), X.shape[-1], n).mT.reshape(X.shape)
+
+    states = sums((k.unsqueeze(-1) * V.unsqueeze(-2)).flatten(-2))
+    states = states.unflatten(-1, (k.shape[-1], V.shape[-1]))
+    return (q.unsqueeze(-2) @ states).squeeze(-2), (q * sums(k)).sum(-1, keepdim=True)
 
 
 def before(q, k, V):

@@ -227,6 +227,14 @@ def gated_feed_forward_values(gated_feed_forward, draw):
     expect_all(gated_feed_forward, [(x, *matrices), others, turned])
 
 
+@check(weight=1, needs=[gated_feed_forward_values])
+def gated_feed_forward_large(gated_feed_forward, draw):
+    """Works for gates in the tens and in the thousands, of either sign."""
+    n, d, d_ff = sizes(draw, 3)
+    x, *matrices = network(draw, n, d=d, d_ff=d_ff)
+    expect_all(gated_feed_forward, [(scale * x, *matrices) for scale in (30, 2000)])
+
+
 # stretched_frequencies
 
 USUAL = (16, 4.0, 2048)
@@ -290,6 +298,7 @@ def stretched_frequencies_arguments(stretched_frequencies, draw):
         (d_k, factor, trained, 500_000.0),
         (d_k, factor, trained, 10_000.0, 4.0, 20.0),
         (d_k, factor, trained // 50, 300.0, 0.5, 3.0),
+        (d_k, factor, trained // 50, 300.0, 0.0, 3.0),
         (d_k, 2 * factor, 16 * trained, 1e6, 2.0, 200.0),
     ]
     expect_frequencies(stretched_frequencies, *cases)
@@ -694,6 +703,16 @@ def Block_window_of_tokens(Block, draw):
     reference.expect(Block, (x, spaced), (x, placed(draw, n)), (x, spaced.flip(0)), window=3)
 
 
+@check(weight=1, needs=[Block_window])
+def Block_large_scores(Block, draw):
+    """Handles scores in the thousands, of either sign, with and without a window: what is masked gets no weight."""
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    reference.values["q_norm"] *= 40
+    reference.values["k_norm"] *= 40
+    for window in (None, 3):
+        reference.expect(Block, (reference.x(draw, b, n),), window=window)
+
+
 @check(weight=1, needs=[Block_attention])
 def Block_theta(Block, draw):
     """Uses `theta` as the base of the rotation."""
@@ -735,6 +754,9 @@ def Block_small_numbers(Block, draw):
             reference.values[f"{part}.weight"] *= 1e-3
         x = reference.x(draw, b, n)
         reference.expect(Block, (x if part else 1e-3 * x,), (0 * x,))
+    # Attention adds about 1, after which no number is small for the second norm.
+    reference = ReferenceBlock(draw).silenced("W_o")
+    reference.expect(Block, (1e-3 * reference.x(draw, b, n),))
 
 
 @check(weight=1, needs=[Block_values])

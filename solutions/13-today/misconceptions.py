@@ -574,6 +574,25 @@ gated_feed_forward_one_gate = network(
     "one gate for each token",
     "A token has one gate, the mean over its hidden numbers. Each hidden number has a gate of its own.",
 )(lambda x, W_gate, W_up, W_down: (silu((x @ W_gate).mean(-1, keepdim=True)) * (x @ W_up)) @ W_down)
+gated_feed_forward_overflow = network(
+    "overflow",
+    "SiLU of large gates overflows",
+    "For a large gate, e^gate is inf, and inf / inf is NaN. Write SiLU as `nn.functional.silu(gate)`, or as "
+    "gate / (1 + e^-gate).",
+)(
+    lambda x, W_gate, W_up, W_down: (
+        (((x @ W_gate) * (x @ W_gate).exp() / (1 + (x @ W_gate).exp())) * (x @ W_up)) @ W_down
+    )
+)
+gated_feed_forward_clamped = network(
+    "clamped",
+    "hidden numbers clamped",
+    "Large gates are cut to a limit, as some models do. The text has no limit.",
+)(
+    lambda x, W_gate, W_up, W_down: (
+        (silu((x @ W_gate).clamp(max=7)) * (x @ W_up).clamp(-7, 7)) @ W_down
+    )
+)
 gated_feed_forward_residual = network(
     "residual",
     "x added in the network",
@@ -928,6 +947,15 @@ def stretched_frequencies_ntk(d_k, factor, trained, base=10000.0, low=1.0, high=
 )
 def stretched_frequencies_longer(d_k, factor, trained, base=10000.0, low=1.0, high=32.0):
     return stretched_frequencies_in_steps(d_k, factor, trained * factor, base, low, high)
+
+
+@misconception(
+    "stretched_frequencies",
+    label="low = 0 taken as not given",
+    hint="`low or 1.0` is 1.0 where low is 0. Give the argument its default in the signature, or compare it with None.",
+)
+def stretched_frequencies_low_or_1(d_k, factor, trained, base=10000.0, low=None, high=None):
+    return stretched_frequencies_in_steps(d_k, factor, trained, base, low or 1.0, high or 32.0)
 
 
 @misconception(
@@ -1693,6 +1721,20 @@ class Block_no_eps(Block):
     eps = 0.0
 
 
+@of_block(
+    "different epsilon in the second norm",
+    "The second norm adds 1e-5 to the mean square, or another number. Like all norms here, it adds 1e-6.",
+)
+class Block_second_eps(Block):
+    def through(self, x, positions):
+        x = x + self.attend(self.norm(x, self.norm1), positions)
+        self.eps = 1e-5
+        try:
+            return x + self.feed(self.norm(x, self.norm2))
+        finally:
+            del self.eps
+
+
 # Block, wrong: the feed-forward network
 
 
@@ -2192,6 +2234,27 @@ class Block_masked_after(Block):
 class Block_masked_with_0(Block):
     def weigh(self, S, mask):
         return (S * mask).softmax(-1)
+
+
+@of_block(
+    "masked scores not low enough",
+    "Masked scores get a number such as −100. Where the scores of the tokens before are as low, a later token gets "
+    "weight. It needs −inf.",
+)
+class Block_masked_with_100(Block):
+    def weigh(self, S, mask):
+        return S.masked_fill(~mask, -100.0).softmax(-1)
+
+
+@of_block(
+    "largest score not subtracted",
+    "The exponential of a large score is inf, and inf / inf is NaN. Use `softmax`, which subtracts the largest score of "
+    "each row first.",
+)
+class Block_largest_kept(Block):
+    def weigh(self, S, mask):
+        E = S.exp() * mask
+        return E / E.sum(-1, keepdim=True)
 
 
 @of_block(

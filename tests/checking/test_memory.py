@@ -11,6 +11,7 @@ import torch
 
 from autograder import checking
 from autograder.checking.memory import peak_memory
+from autograder.checking.peak_memory import Ledger
 from autograder.checking.subject import Subject
 
 N, D, CHUNK = 1000, 4, 16
@@ -80,6 +81,12 @@ def attention_of_torch(Q, K):
     )
 
 
+def sparse(Q, K):
+    places = torch.arange(N)
+    band = torch.sparse_coo_tensor(torch.stack([places, places]), (Q * K).sum(-1), (N, N))
+    return torch.sparse.mm(band, K).sum(-1) + band.to_sparse_csr() @ Q[:, 0]
+
+
 def arguments():
     return torch.randn(2, N, D, generator=torch.Generator().manual_seed(1)).unbind()
 
@@ -109,10 +116,25 @@ def test_what_numpy_and_python_hold_counts(function):
         checking.expect_held(Subject("own", function), SQUARE // 2, *arguments())
 
 
-@pytest.mark.parametrize("function", [chunks, views, rows, attention_of_torch])
+@pytest.mark.parametrize("function", [chunks, views, rows, attention_of_torch, sparse])
 def test_less_memory_passes_and_the_result_is_returned(function):
     result = checking.expect_held(Subject("own", function), SQUARE * 2 // 3, *arguments())
     np.testing.assert_allclose(result, function(*arguments()), rtol=1e-5)
+
+
+def test_the_parts_of_a_sparse_tensor_count():
+    ledger = Ledger((), {})
+    numbers = torch.ones(N)
+    places = torch.arange(N)
+    for tensor in (
+        torch.sparse_coo_tensor(torch.stack([places, places]), numbers, (N, N)),
+        torch.sparse_csr_tensor(torch.arange(N + 1), places, numbers, (N, N)),
+        torch.sparse_csc_tensor(torch.arange(N + 1), places, numbers, (N, N)),
+    ):
+        ledger.clear()
+        ledger.see(tensor)
+        # A number has 4 bytes, and one or two places of 8.
+        assert 12 * N <= ledger.now <= 20 * N + 8
 
 
 def test_peak_memory_is_the_same_each_time():
@@ -157,6 +179,7 @@ LIGHT = """
 import sys
 import torch
 from autograder.checking.memory import peak_memory
+from autograder.checking.peak_memory import Ledger
 from autograder.checking.modules import backward
 peak_memory(lambda X: X @ X.mT, torch.ones(20, 4))
 X, upstream = torch.ones(3, 4), torch.arange(9.0).reshape(3, 3)

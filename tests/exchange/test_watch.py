@@ -1,5 +1,6 @@
 """The watch: what is handed in through nbgrader's exchange is graded at once, and answered."""
 
+import contextlib
 import errno
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import secrets
 import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -34,11 +36,13 @@ from autograder.exchange import (
     arrivals,
     collecting,
     fairness,
+    hand_in_folders,
     inbound,
     intake,
     permissions,
     publishing,
     running_batch,
+    state,
     watch,
 )
 from autograder.exchange.publishing import Publisher, feedback_name
@@ -47,7 +51,7 @@ from autograder.exchange.watch import Watch
 from autograder.feedback import notice
 from autograder.grades import gradebook, late, records, report
 from autograder.grades.records import record_of
-from autograder.grading import batch
+from autograder.grading import batch, worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
 WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
@@ -195,8 +199,54 @@ def test_a_row_is_kept_and_found_again(tmp_path):
 
 def test_a_damaged_database_is_named(tmp_path):
     (tmp_path / "watch.db").write_bytes(b"no database, but long enough to be one" * 30)
-    with pytest.raises(UserError, match=r"watch.db is damaged: .* Move it away"):
+    with pytest.raises(UserError, match=r"watch.db is damaged, .* Move it away"):
         HandInStore(tmp_path / "watch.db")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE hand_ins ADD COLUMN of_a_newer_version",
+        "UPDATE hand_ins SET notebooks = '[', state = 'graded'",
+        "UPDATE hand_ins SET state = 'of a newer version'",
+    ],
+)
+def test_a_database_with_other_columns_or_values_is_named(tmp_path, change):
+    path = tmp_path / "watch.db"
+    with HandInStore(path) as hand_ins:
+        hand_ins.keep(HandInRow("a", "ada", "1"))
+    with sqlite3.connect(path) as database:
+        database.execute(change)
+    database.close()
+    with pytest.raises(UserError, match=r"watch.db is damaged, or of another version: "):
+        HandInStore(path)
+
+
+def test_a_database_that_another_program_has_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "watch.db"
+    with HandInStore(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError, match=r"database is locked. Close other programs"):
+            HandInStore(path)
+
+
+def test_times_in_the_future_hold_no_one_back(tmp_path):
+    """They were written while the clock was ahead."""
+    now = time.time()
+    with HandInStore(tmp_path / "watch.db") as hand_ins:
+        hand_ins.keep(HandInRow("a", "ada", "1", State.GRADED, graded=now + 86_400))
+        assert hand_ins.count_graded("ada", now - 3600) == 0
+    folders = hand_in_folders.HandInFolders(tmp_path / "submitted")
+    folder = folders.submission_folder("ada", "1")
+    folder.mkdir(parents=True)
+    for hours, is_newer in [(24, False), (-1, True)]:
+        stamp = datetime.now(UTC) + timedelta(hours=hours)
+        (folder / "timestamp.txt").write_text(f"{stamp:%Y-%m-%d %H:%M:%S.%f} UTC")
+        arrived = datetime.now(UTC) - timedelta(hours=2)
+        assert folders.is_newer("ada", "1", "secret", arrived) == is_newer
 
 
 # Taking, without grading.
@@ -1232,6 +1282,34 @@ def test_a_batch_that_ends_between_a_grade_and_its_page_is_completed(
     assert watched.run_once() == []
     assert "Where points were lost" in text_of(hand_in.feedback())
     assert record_of(watched.course, "ada", "01-toy").history == []
+
+
+def fault(self, task, answer):
+    """Stand in for `Batch._outcome`: the grader itself failed on the submission."""
+    return worker.ungraded(batch._released(task), "this is a test")
+
+
+def test_a_hand_in_on_which_the_grader_fails_is_tried_until_it_is_graded(
+    isolated, watched, monkeypatch
+):
+    hand_in = watched.submit("ada")
+    with watched.watch() as watching:
+        watching.intake.look()
+        with monkeypatch.context() as patch:
+            patch.setattr(batch.Batch, "_outcome", fault)
+            for count in (1, 2, 3, 4):
+                watching._retry_at = 0.0
+                assert watching.grade()
+                (row,) = watching.hand_ins.in_state(State.WAITING)
+                assert row.tries == count and "our own fault" in text_of(hand_in.feedback())
+                assert not watching.events.delays.is_due(row.name)
+                watching._retry_at = 0.0
+                assert not watching.grade()  # not at once
+                watching.events.delays.remove(row.name)
+        watching._retry_at = 0.0
+        assert watching.grade()
+    assert "6 of 9 points" in text_of(hand_in.feedback())
+    assert watched.students_of_events("failed") == 4 * ["ada"]
 
 
 # As a program.

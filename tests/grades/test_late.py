@@ -146,6 +146,9 @@ def test_the_last_extension_counts_and_none_takes_it_back(course):
 
 FAULTS = {
     "[due": "deadlines.toml is not TOML",
+    f"due = {'9' * 5000}\n": "deadlines.toml is not TOML",
+    f"due = {'[' * 5000}\n": "deadlines.toml is not TOML",
+    'timezone = "UTC"\n[due]\n01-toy = 9999-12-31\n' + EXTENSION: "is after the year 9999",
     "[due]\n01-toy = 2026-01-10 23:59\n": "Dates look like this: 2026-12-01T23:59:00.",
     "[dues]\n01-toy = 2026-01-10\n": "deadlines.toml has dues, but there is no such key. Did you "
     "mean due?",

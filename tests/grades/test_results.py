@@ -11,7 +11,7 @@ from autograder.checking import Result, Status
 from autograder.checking.files import write
 from autograder.checking.words import Message
 from autograder.course.config import Course
-from autograder.grades import reasons
+from autograder.grades import reasons, records
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
 from autograder.grades.results import CellResult, Kind, Record, StoredGrades, SubmissionScore
 
@@ -275,6 +275,18 @@ def test_a_folder_with_the_name_of_a_record_stops_nothing(tmp_path):
     assert record_of(course, "ada", "01-toy") is None and history(path) == []
     write(path, "{}")
     assert path.read_text() == "{}"
+
+
+def test_the_history_of_thousands_of_submissions_has_a_limit(tmp_path):
+    path = tmp_path / "grade.json"
+    whole = {**OLD, "evidence": ["a text of any length"], "requests": []}
+    whole.pop("history")
+    numbered = [{**whole, "seed": number} for number in range(records.MOST_RECORDS + 5)]
+    path.write_text(json.dumps({**numbered[-1], "history": numbered[:-1]}), encoding="utf-8")
+    kept = history(path)
+    assert [record["seed"] for record in kept] == [0, *range(6, records.MOST_RECORDS + 5)]
+    assert [len(record["evidence"]) for record in kept[-22:]] == [0, 0, *[1] * 20]
+    assert all(map(records.parsed, kept))
 
 
 def test_the_history_has_earlier_records_as_they_were(tmp_path):

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from autograder.course import cores
 from autograder.course.config import Course
 from autograder.grades import gradebook, reasons
 from autograder.grades.results import Kind
-from autograder.grading import backends, batch
+from autograder.grading import backends, batch, worker
 from autograder.grading.executors import LocalExecutor
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
@@ -314,6 +315,63 @@ def test_a_worker_killed_during_an_answer_delays_no_other(monkeypatch):
         assert all(isinstance(answer, backends.WorkerDied) for _, answer in answered)
     finally:
         local.close()
+
+
+def fault(self, task, answer):
+    """Stand in for `Batch._outcome`: the grader itself failed on the submission."""
+    return worker.ungraded(batch._released(task), "this is a test")
+
+
+@pytest.mark.slow
+def test_grading_again_keeps_a_grade_on_which_the_grader_fails(course, tmp_path, monkeypatch):
+    into = with_secret(tmp_path / "kept")
+    before = {record.student: record.score for record in list(graded(course, into, 2))[-1].records}
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.Batch, "_outcome", fault)
+        records = list(graded(course, into, 2, force=True))[-1].records
+        assert [record.kind for record in records] == [Kind.INFRASTRUCTURE] * 2
+    last = list(graded(course, into, 2))[-1]
+    assert last.kept == 2
+    assert {record.student: record.score for record in last.records} == before
+    assert all(record.kind != Kind.INFRASTRUCTURE for record in last.records)
+
+
+@pytest.mark.slow
+def test_work_is_graded_again_if_the_gradebook_has_other_points(course, tmp_path):
+    """Such as one that was restored from a backup; what a person gave stays."""
+    into = with_secret(tmp_path / "restored")
+    records = list(graded(course, into, 3))[-1].records
+    here = Course(root=course.root, output_folder=into)
+    with gradebook.opened(here) as book:
+        for record, (name, points) in zip(
+            records,
+            [("auto_score", 0.25), ("manual_score", 1.5), ("extra_credit", 1.0)],
+            strict=True,
+        ):
+            (row,) = [
+                grade
+                for grade in book.find_submission("01-toy", record.student).notebooks[0].grades
+                if grade.name == "check_add"
+            ]
+            setattr(row, name, points)
+        book.db.commit()
+    session = list(graded(course, into, 3))[-1]
+    assert session.kept == 2
+    (again,) = [record for record in session.records if record.history]
+    assert (again.student, again.score) == (records[0].student, records[0].score)
+    assert list(graded(course, into, 3))[-1].kept == 3
+
+
+@pytest.mark.slow
+def test_a_gradebook_that_another_program_writes_is_one_clear_line(course, tmp_path):
+    into = with_secret(tmp_path / "locked")
+    list(graded(course, into, 1))
+    (into / "deadlines.toml").write_text('timezone = "UTC"\n[due]\n01-toy = 2026-01-10\n')
+    with contextlib.closing(sqlite3.connect(into / "gradebook.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        run = subprocess.run(command(course, into), capture_output=True, text=True)
+    assert run.returncode == 1 and "Traceback" not in run.stderr
+    assert "database is locked. Close the program that has it open" in " ".join(run.stderr.split())
 
 
 @pytest.mark.slow
