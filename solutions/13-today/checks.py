@@ -298,7 +298,6 @@ def stretched_frequencies_arguments(stretched_frequencies, draw):
         (d_k, factor, trained, 500_000.0),
         (d_k, factor, trained, 10_000.0, 4.0, 20.0),
         (d_k, factor, trained // 50, 300.0, 0.5, 3.0),
-        (d_k, factor, trained // 50, 300.0, 0.0, 3.0),
         (d_k, 2 * factor, 16 * trained, 1e6, 2.0, 200.0),
     ]
     expect_frequencies(stretched_frequencies, *cases)

@@ -951,15 +951,6 @@ def stretched_frequencies_longer(d_k, factor, trained, base=10000.0, low=1.0, hi
 
 @misconception(
     "stretched_frequencies",
-    label="low = 0 taken as not given",
-    hint="`low or 1.0` is 1.0 where low is 0. Give the argument its default in the signature, or compare it with None.",
-)
-def stretched_frequencies_low_or_1(d_k, factor, trained, base=10000.0, low=None, high=None):
-    return stretched_frequencies_in_steps(d_k, factor, trained, base, low or 1.0, high or 32.0)
-
-
-@misconception(
-    "stretched_frequencies",
     label="result in double precision",
     hint="The frequencies are float64. The text asks for float32: convert them at the end.",
 )
@@ -2254,6 +2245,17 @@ class Block_masked_with_100(Block):
 class Block_largest_kept(Block):
     def weigh(self, S, mask):
         E = S.exp() * mask
+        return E / E.sum(-1, keepdim=True)
+
+
+@of_block(
+    "largest score of a masked token subtracted",
+    "The largest score of a row is taken over masked tokens as well. Where one of these is much larger, all weights become "
+    "0, and 0 / 0 is NaN. Mask the scores first.",
+)
+class Block_largest_of_masked(Block):
+    def weigh(self, S, mask):
+        E = (S - S.amax(-1, keepdim=True)).exp() * mask
         return E / E.sum(-1, keepdim=True)
 
 

@@ -474,7 +474,8 @@ class Block_scaled_queries(Block):
         return 1.0
 
     def weigh(self, S, mask):
-        E = torch.exp(S - S.amax(-1, keepdim=True)) * mask
+        seen = S.masked_fill(~mask, -torch.inf)
+        E = torch.exp(seen - seen.amax(-1, keepdim=True))
         return E / E.sum(-1, keepdim=True)
 
 
