@@ -210,8 +210,9 @@ def gated_feed_forward_shape(gated_feed_forward, draw):
 def gated_feed_forward_curve(gated_feed_forward, draw):
     """With d = d_ff = 1, the result is SiLU of the gate, times the up projection, times W_down."""
     cases = []
-    for low, high in [(-2.2, -1.4), (1.2, 2.5)]:
-        gate, up = draw.rng.uniform(low, high), draw.rng.uniform(1.4, 1.8)  # 1 would hide a square
+    # First above 0: below, the curves of some wrong answers cross that of the right one.
+    for low, high in [(1.2, 2.5), (-2.2, -1.4)]:
+        gate, up = draw.rng.uniform(low, high), draw.rng.uniform(0.4, 0.6)  # 1 would hide a square
         x = torch.tensor([draw.rng.uniform(0.6, 0.8)], dtype=torch.float64)
         cases.append((x, (gate / x)[None], (up / x)[None], draw.tensor(1, 1)))
     expect_all(gated_feed_forward, cases)
@@ -702,16 +703,6 @@ def Block_window_of_tokens(Block, draw):
     reference.expect(Block, (x, spaced), (x, placed(draw, n)), (x, spaced.flip(0)), window=3)
 
 
-@check(weight=1, needs=[Block_window])
-def Block_large_scores(Block, draw):
-    """Handles scores in the thousands, of either sign, with and without a window: what is masked gets no weight."""
-    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
-    reference.values["q_norm"] *= 40
-    reference.values["k_norm"] *= 40
-    for window in (None, 3):
-        reference.expect(Block, (reference.x(draw, b, n),), window=window)
-
-
 @check(weight=1, needs=[Block_attention])
 def Block_theta(Block, draw):
     """Uses `theta` as the base of the rotation."""
@@ -756,6 +747,16 @@ def Block_small_numbers(Block, draw):
     # Attention adds about 1, after which no number is small for the second norm.
     reference = ReferenceBlock(draw).silenced("W_o")
     reference.expect(Block, (1e-3 * reference.x(draw, b, n),))
+
+
+@check(weight=1, needs=[Block_window, Block_small_numbers])
+def Block_large_scores(Block, draw):
+    """Handles scores in the thousands, of either sign, with and without a window: what is masked gets no weight."""
+    (b, n), reference = lengths(draw), without_groups(draw).silenced("W_down")
+    reference.values["q_norm"] *= 40
+    reference.values["k_norm"] *= 40
+    for window in (None, 3):
+        reference.expect(Block, (reference.x(draw, b, n),), window=window)
 
 
 @check(weight=1, needs=[Block_values])

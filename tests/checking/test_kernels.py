@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 VERSIONS = ("3.4.0", "3.5.1", "3.6.0", "3.8.0")
 """The last of each that `kernels` has a row for, besides the one that is installed."""
 FOLDER = ROOT / "solutions" / "11-gpu"
-MINUTES = 15
+MINUTES = 60
 
 
 @pytest.fixture(autouse=True)
