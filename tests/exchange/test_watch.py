@@ -35,6 +35,7 @@ from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import (
     arrivals,
     collecting,
+    delays,
     fairness,
     hand_in_folders,
     inbound,
@@ -1305,7 +1306,10 @@ def test_a_hand_in_on_which_the_grader_fails_is_tried_until_it_is_graded(
                 assert not watching.events.delays.is_due(row.name)
                 watching._retry_at = 0.0
                 assert not watching.grade()  # not at once
-                watching.events.delays.remove(row.name)
+                watching.answer()
+                _, delay = watching.events.delays._failed[row.name]
+                assert delay == delays.FIRST_DELAY * 2 ** (count - 1)
+                watching.events.delays._failed[row.name] = 0.0, delay  # as if it had passed
         watching._retry_at = 0.0
         assert watching.grade()
     assert "6 of 9 points" in text_of(hand_in.feedback())
