@@ -145,7 +145,7 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     """
     deadlines, more = read(course), length(time)
     _check_exercises(course, [exercise])
-    due = _due(deadlines.due, exercise)
+    new_due = extended(_due(deadlines.due, exercise), more)
     entry = {"student": student, "exercise": exercise, "time": time.strip(), "reason": reason}
     lines = [f"{name} = {_quoted(value)}" for name, value in entry.items()]
     path = path_of(course)
@@ -159,7 +159,6 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
             f"{FILE} lists its extensions in another way, so that none can be added at its end. "
             "Write each of them as a table, [[extension]], and run this again."
         ) from None
-    new_due = extended(due, more)
     mode = path.stat().st_mode
     files.write(path.resolve(), content)  # the file itself, if `path` is a link to it
     path.chmod(mode)  # a second instructor may have to read it
