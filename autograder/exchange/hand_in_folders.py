@@ -4,11 +4,11 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from autograder.course.config import STAMP, Exercise
-from autograder.exchange.inbound import HandIn
+from autograder.exchange.inbound import MOST_SKEW, HandIn
 from autograder.grading.batch import read_text
 from autograder.grading.recent import read_stamp
 from autograder.grading.submissions import SECRET, Submission
@@ -17,8 +17,6 @@ from autograder.school.hand_ins import STAMP_FORMAT
 WAITING = ".waiting"
 """A folder in `submitted/`; no student has a name with a dot at its beginning."""
 PART, OLD = ".part", ".old"
-CLOCKS_DIFFER = timedelta(minutes=1)
-"""How much later than now a time may be."""
 
 
 class HandInFolders:
@@ -103,7 +101,7 @@ class HandInFolders:
             return False
         time = stamp.replace(tzinfo=UTC)
         # One in the future was written while the clock was wrong.
-        return arrived < time < datetime.now(UTC) + CLOCKS_DIFFER
+        return arrived < time < datetime.now(UTC) + MOST_SKEW
 
     def submission(self, name: str, student: str, exercise: Exercise) -> Submission:
         """Return a hand-in that waits, or that was moved already, to be read."""

@@ -46,7 +46,9 @@ COMPLETE = 0o777
 """The mode of a folder to which nbgrader's `submit` writes nothing more."""
 IS_SECRET = re.compile(r"[0-9a-f]{128}")
 MOST_SKEW = timedelta(minutes=1)
-"""By how much the time in a name may differ from the time of arrival to be taken as right."""
+"""By how much the time in a name may differ from the time of arrival to be taken as right, and by
+how much any time may be later than now: beyond that, a clock was wrong.
+"""
 MOST_LISTED = 5_000
 """Entries of a hand-in, in all its folders."""
 MOST_NOTEBOOKS = 20

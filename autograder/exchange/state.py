@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from autograder.course.config import UserError
+from autograder.exchange.inbound import MOST_SKEW
 
 FILE = "watch.db"
 BUSY_SECONDS = 5
-CLOCKS_DIFFER = 60.0  # seconds: how much later than now a time may be
 
 
 class State(StrEnum):
@@ -101,7 +101,7 @@ class HandInStore:
     Raises
     ------
     UserError
-        If the file is no database.
+        If the file cannot be used, is damaged, or is of another version.
     """
 
     def __init__(self, path: Path):
@@ -213,7 +213,7 @@ class HandInStore:
             "WHERE state = ? AND student = ? AND graded > ? AND graded < ?"
         )
         # Not those of a time when the clock was ahead.
-        values = [State.GRADED, student, since, time.time() + CLOCKS_DIFFER]
+        values = [State.GRADED, student, since, time.time() + MOST_SKEW.total_seconds()]
         return int(self._database.execute(asked, values).fetchone()[0])
 
     def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:

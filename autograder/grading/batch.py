@@ -410,11 +410,11 @@ class Batch:
         """Keep the grade of a submission on which the grader itself failed; return False if it has
         none. This run still reports the fault.
         """
-        kept, stored = self._refresh_kept(task.submission, task.unit)
-        if kept is None or stored is None:
+        record, stored = self._refresh_kept(task.submission, task.unit)
+        if record is None or stored is None:
             return False
         task.stored = stored
-        task.record = dataclasses.replace(kept, kind=outcome.kind, reason=outcome.reason)
+        task.record = dataclasses.replace(record, kind=outcome.kind, reason=outcome.reason)
         self._log(task, outcome)
         return True
 

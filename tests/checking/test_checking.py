@@ -1123,8 +1123,8 @@ def test_numbers_that_memory_happened_to_hold_are_compared_without_a_warning(lis
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = suite.examine("f", lambda A: signals[::-1].copy(), 1, SEED)
-        own = suite.examine("f", empty, 1, SEED)
-    assert np.isnan(report.results[0].where["got"]) and own.results[0].cause == "empty"
+        of_empty = suite.examine("f", empty, 1, SEED)
+    assert np.isnan(report.results[0].where["got"]) and of_empty.results[0].cause == "empty"
 
 
 def test_a_truth_value_is_no_number(list_wrong):

@@ -283,10 +283,10 @@ def test_the_history_of_thousands_of_submissions_has_a_limit(tmp_path):
     whole.pop("history")
     numbered = [{**whole, "seed": number} for number in range(records.MOST_RECORDS + 5)]
     path.write_text(json.dumps({**numbered[-1], "history": numbered[:-1]}), encoding="utf-8")
-    kept = history(path)
-    assert [record["seed"] for record in kept] == [0, *range(6, records.MOST_RECORDS + 5)]
-    assert [len(record["evidence"]) for record in kept[-22:]] == [0, 0, *[1] * 20]
-    assert all(map(records.parsed, kept))
+    earlier = history(path)
+    assert [record["seed"] for record in earlier] == [0, *range(6, records.MOST_RECORDS + 5)]
+    assert [len(record["evidence"]) for record in earlier[-22:]] == [0, 0, *[1] * 20]
+    assert all(map(records.parsed, earlier))
 
 
 def test_the_history_has_earlier_records_as_they_were(tmp_path):
