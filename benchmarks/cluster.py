@@ -247,7 +247,7 @@ def measured(options, name):
     session.choose_sandbox(True, False, out.print)
     with session:
         session.batch.make_backend = lambda: Noting(
-            1, session.worker_config, session.executor.pool, ahead=1
+            1, session.worker_config, session.executor.pool, jobs_per_worker=1
         )
         for _ in session.run():
             pass

@@ -45,7 +45,7 @@ class Feedback:
     relations: tuple[str, ...] = ()
 
 
-def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feedback]:
+def hints(exercise: loader.Loaded, subject: str) -> Iterator[Feedback]:
     """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
     # Each answer is compared with all others, so without this each would run many times.
     remembered = functools.cache(attempt)
@@ -66,10 +66,10 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Feed
         diagnosis.without = [wrong]
         relations_by_message.clear()
         report = exercise.suite.examine(
-            subject, wrong, seed=seed, run_attempt=remembered, diagnosis=diagnosis
+            subject, wrong, seed=0, run_attempt=remembered, diagnosis=diagnosis
         )
         # There is one: `release` refuses a listed wrong answer that passes all checks.
-        result = next(result for result in report.results if result.status.does_not_hold)
+        result = next(result for result in report.results if result.status.is_unmet)
         if result.cause:
             astray = _is_astray(exercise, subject, wrong, result)
             yield Feedback(wrong.__name__, "cause", str(result.label), astray)

@@ -112,4 +112,4 @@ def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, lis
         report = exercise.suite.examine(
             subject, wrong, seed=seed, run_attempt=remembered, diagnosis=diagnosis
         )
-        yield wrong, [result for result in report.results if result.status.does_not_hold]
+        yield wrong, [result for result in report.results if result.status.is_unmet]

@@ -34,8 +34,8 @@ from autograder.grades import report
 from autograder.grades.results import Kind
 
 PACKAGE = Path(__file__).parent.parent
-CALLS = (*TRANSLATED, "Answer")
-"""Functions whose first argument is a text to translate; an `Answer` is what `watch` publishes."""
+CALLS = (*TRANSLATED, "Notice")
+"""Functions whose first argument is a text to translate; a `Notice` is what `watch` publishes."""
 NOT_SHOWN = (
     "authoring",
     "commands",

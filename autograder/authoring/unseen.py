@@ -124,7 +124,7 @@ def results(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Result]:
         labels = tuple(
             dict.fromkeys(str(result.label) for result in report.results if result.cause)
         )
-        first = next((result for result in report.results if result.status.does_not_hold), None)
+        first = next((result for result in report.results if result.status.is_unmet), None)
         if first is None:
             yield Result(answer, lost, "", "")
         elif first.cause or first.relation:

@@ -329,7 +329,7 @@ class _Candidates:
         All of the function.
     attempts : mapping
         What it did in each check that was run, by the check's name.
-    outcome_if_alike : callable
+    compare : callable
         Tells what a listed answer does in a check if it is alike, from the check, the answer and
         the attempt.
     """
@@ -338,7 +338,7 @@ class _Candidates:
         self,
         checks: Sequence[Check],
         attempts: Mapping[str, Attempt],
-        outcome_if_alike: Callable[[Check, Any, Attempt], str],
+        compare: Callable[[Check, Any, Attempt], str],
     ):
         run = [check for check in checks if check.__name__ in attempts]
         self.failed = [check for check in run if attempts[check.__name__].failure]
@@ -349,7 +349,7 @@ class _Candidates:
         self._only_advice_failed = not any(check.weight for check in self.failed)
         self._attempts = attempts
         self._outcome_in = functools.cache(
-            lambda check, wrong: outcome_if_alike(check, wrong, attempts[check.__name__])
+            lambda check, wrong: compare(check, wrong, attempts[check.__name__])
         )
         self._explained = functools.cache(self._count_explained)
         self.contradicted = functools.cache(self._is_contradicted)
@@ -476,10 +476,10 @@ def _behaves_like(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool
 
 
 def reference_answer(right_answers: Sequence[Any]) -> Any:
-    """Return the right answer that others are compared with: the first one that has families;
-    None without any.
+    """Return the right answer that others are compared with: the first one from which `answers.
+    families` makes families, or else the first; None without any.
     """
-    # `max` returns the first of equals: without families, that is the first answer.
+    # `max` returns the first of equals.
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 

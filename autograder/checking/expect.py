@@ -471,18 +471,18 @@ def expect_agrees(
 def expect_all_agree(
     subject: Tested, specification: Callable[..., Any], cases: Iterable[Sequence[Any]], **more: Any
 ) -> None:
-    """Do as `expect_agrees` for one list of arguments after another; all of them are foreseen
-    (`Subject.foresee`).
+    """Do as `expect_agrees` for one list of arguments after another; all of them are sent ahead
+    (`Subject.send_ahead`).
     """
     cases = list(cases)
-    _foresee(subject, cases)
+    _send_ahead(subject, cases)
     for arguments in cases:
         expect_agrees(subject, specification, *arguments, **more)
 
 
-def _foresee(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
+def _send_ahead(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
     """Say with which arguments a function is called next, where it is asked from afar: see
-    `Subject.foresee`.
+    `Subject.send_ahead`.
     """
     if hasattr(type(subject), "ahead"):  # not of a function that a check makes around it
         subject.ahead(cases)
@@ -498,7 +498,7 @@ def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -
     dtypes = (np.float32, np.float64, np.float16)
     exact = [_converted(argument, np.float16) for argument in arguments]
     cases = [[_converted(argument, dtype) for argument in exact] for dtype in dtypes]
-    _foresee(subject, cases)
+    _send_ahead(subject, cases)
     parts_named: list[str | Message] = list(names) or [THE_RESULT]
     results: list[dict[str, Any]] = [{} for _ in parts_named]
     for dtype, case in zip(dtypes, cases, strict=True):
@@ -617,7 +617,7 @@ def expect_all_raise(
     refused: Iterable[tuple[Sequence[Any], str | Message]],
 ) -> None:
     """Do as `expect_raises` for one list of arguments, with what does not fit, after another;
-    all are foreseen.
+    all are sent ahead.
     """
     refused = list(refused)
     subject.ahead([arguments for arguments, _because in refused])

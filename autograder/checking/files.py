@@ -9,7 +9,7 @@ from pathlib import Path
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Yield a new path in the same folder; when the context ends, its file replaces the one at
-    `path`. After an error it is deleted.
+    `path`. After an error it is deleted, and an `OSError` names the path.
     """
     # In the same folder: only within one file system does renaming replace a file at once. The
     # process number keeps two writers apart.
@@ -17,6 +17,10 @@ def replaced(path: Path) -> Iterator[Path]:
     try:
         yield building
         building.replace(path)
+    except OSError as error:
+        # To write on a full disk is an error without a name.
+        error.filename = error.filename or str(path)
+        raise
     finally:
         building.unlink(missing_ok=True)
 

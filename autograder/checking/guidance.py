@@ -10,7 +10,7 @@ from typing import Any
 
 from . import show
 from .progress import Standing
-from .report import Report, Result, finding
+from .report import Report, Result, cause_text
 from .words import Message, lead, shown
 from .words import translated as _
 
@@ -46,7 +46,7 @@ def hints(report: Report) -> list[str]:
     read = [f"{lead('Read:')}{shown(report.read)}"] if report.read else []
     if show.unwritten(report):
         return [*read, shown(show.unwritten(report))]
-    cause = [f"{lead('Likely cause:')}{finding(failed)}"] if failed.cause else []
+    cause = [f"{lead('Likely cause:')}{cause_text(failed)}"] if failed.cause else []
     return [*read, _difference(failed), *cause]
 
 
@@ -170,7 +170,7 @@ def _as_json(result: Result, shapes: str | Message) -> dict[str, Any]:
         "message": shown(result.message),
         "first_wrong": first_wrong,
         "relation": shown(result.relation),
-        "cause": finding(result) if result.cause else "",
+        "cause": cause_text(result) if result.cause else "",
     }
 
 

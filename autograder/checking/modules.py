@@ -19,7 +19,7 @@ from .words import Message, joined
 
 
 class Step(NamedTuple):
-    """A call that is foreseen; see `Subject.foresee`.
+    """A call that is sent ahead; see `Subject.send_ahead`.
 
     `method` and `arguments` are those of the `Call` that will be made. `op` is the request to
     `target`, which is an object or the number of an earlier step, whose result it is: "call" or,
@@ -158,8 +158,8 @@ class Module:
         return self.subject.result(call, self.name)
 
     def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
-        """Say with which arguments the module is called next; see `Subject.foresee`."""
-        self.subject.foresee(
+        """Say with which arguments the module is called next; see `Subject.send_ahead`."""
+        self.subject.send_ahead(
             *[Step("forward", inputs, "call", self.module, inputs) for inputs in cases]
         )
 

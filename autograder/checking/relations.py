@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import responses
+from .answer_parts import softmax
 from .mismatch import (
     CLOSE,
     MOST_ELEMENTS,
@@ -30,15 +31,15 @@ PLACES = {-1: "column", -2: "row", -3: "sequence"}
 ENDS = {"first": Message("first"), "last": Message("last")}
 
 
-def relate(first: Mismatch, redraw: Callable[[], list[Mismatch]]) -> str | Message:
+def relate(first: Mismatch, other_draws: Callable[[], list[Mismatch]]) -> str | Message:
     """Return the `Message` of the first relation that holds in a mismatch and in other draws, or
     an empty text.
     """
-    return next((message for _, message in confirmed(first, redraw)), "")
+    return next((message for _, message in confirmed(first, other_draws)), "")
 
 
 def confirmed(
-    first: Mismatch, redraw: Callable[[], list[Mismatch]]
+    first: Mismatch, other_draws: Callable[[], list[Mismatch]]
 ) -> Iterator[tuple[str, Message]]:
     """Yield the relations that hold in a mismatch and in other draws: the name of each, and its
     message.
@@ -46,7 +47,7 @@ def confirmed(
     Parameters
     ----------
     first : Mismatch
-    redraw : callable
+    other_draws : callable
         Returns the mismatches of other draws. It is called at most once, when there is something to
         confirm.
     """
@@ -56,14 +57,14 @@ def confirmed(
             claims = dict(relation(first))
             if not claims:
                 continue
-            others = redraw() if others is None else others
+            others = other_draws() if others is None else others
             for other in others:
                 repeated = dict(relation(other))
                 claims = {key: message for key, message in claims.items() if key in repeated}
         # Without another draw, nothing is confirmed.
         if not claims or not others:
             continue
-        if relation is a_number and not _change([first, *others]):
+        if relation is a_number and not _vary_across_draws([first, *others]):
             continue
         yield relation.__name__, next(iter(claims.values()))
 
@@ -74,7 +75,7 @@ def single(mismatch: Mismatch) -> bool:
     return all(array is not None and array.size == 1 for array in arrays)
 
 
-def _change(mismatches: Sequence[Mismatch]) -> bool:
+def _vary_across_draws(mismatches: Sequence[Mismatch]) -> bool:
     """Tell whether the expected and the returned numbers differ from draw to draw: otherwise any
     relation fits.
     """
@@ -435,12 +436,12 @@ def not_finite(mismatch: Mismatch) -> Claims:
         yield ("else", kind.text), Message(text, what=mismatch.what, kind=kind)
 
 
-CHANGES: dict[str, Callable[[Any], Any]] = {
+ARGUMENT_CHANGES: dict[str, Callable[[Any], Any]] = {
     "in absolute values": np.abs,
     "with the opposite sign": np.negative,
     "converted to radians": np.radians,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
-    "passed through softmax": lambda X: _softmax(X, -1),
+    "passed through softmax": softmax,
     "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (
         (X.max(-1, keepdims=True) == X) * 1.0
     ),
@@ -449,12 +450,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _softmax(X: Any, axis: int) -> Any:
-    powers = np.exp(X - X.max(axis, keepdims=True))
-    return powers / powers.sum(axis, keepdims=True)
-
-
-def _changed(arguments: Any, sizes: Any) -> Any:
+def _variants(arguments: Any, sizes: Any) -> Any:
     """Yield arguments as a mistaken function might take them: a key, a message about them, and
     the arguments.
     """
@@ -506,7 +502,7 @@ def _other_values(name: str, argument: Any, sizes: Any) -> Any:
         yield ("not",), Message("`{one}` inverted", one=name), ~argument
         yield ("all",), Message("`{one}` set to True everywhere", one=name), np.ones_like(argument)
     elif kind in ("f", "i", "u") and argument.size:
-        for text, change in CHANGES.items():
+        for text, change in ARGUMENT_CHANGES.items():
             message = Message("`{one}` {changed}", one=name, changed=Message(text))
             yield (text,), message, change(argument)
         for text, factor in _numbers(sizes).items():
@@ -561,7 +557,7 @@ def other_arguments(mismatch: Mismatch) -> Claims:
         return
     expected = None if mismatch.expected is None else mismatch.expected.astype(float)
     # If an error was expected, the right answer raises it for these arguments, but not for others.
-    variants = _fitted if expected is None else _changed
+    variants = _fitted if expected is None else _variants
     seen = []
     for key, message, changed in variants(mismatch.arguments, mismatch.sizes):
         try:
@@ -668,6 +664,6 @@ RELATIONS = [
     zeros,
     always_one_dtype,
     shape_in_names,
-    *responses.RELATIONS,
+    *responses.LAST_RELATIONS,
 ]
 """All relations, the most specific first."""

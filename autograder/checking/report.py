@@ -40,7 +40,7 @@ class Status(StrEnum):
     UNVERIFIED = "unverified"
 
     @property
-    def does_not_hold(self) -> bool:
+    def is_unmet(self) -> bool:
         """Whether the check was run and did not pass: it failed, or is advice."""
         return self in (Status.FAILED, Status.ADVICE)
 
@@ -145,7 +145,7 @@ def _bare(sentence: str) -> str:
     return _LEFT_OUT.sub("", sentence.casefold())
 
 
-def finding(result: Any) -> str:
+def cause_text(result: Any) -> str:
     """Return why a check failed, as every reader sees it: the cause with its hint, else a relation,
     or "".
 
@@ -159,7 +159,7 @@ def finding(result: Any) -> str:
     return str(Message("{label}. {hint}", label=label, hint=hint)).rstrip()
 
 
-def follows(result: Any, results: Iterable[Any]) -> str:
+def shared_cause_text(result: Any, results: Iterable[Any]) -> str:
     """Return the sentence that says which failed check among `results` has the cause of this one;
     "" if none has.
 

@@ -54,7 +54,7 @@ class Responses:
         self.got = np.asarray(mismatch.got).astype(float)
         # As drawn, for the dtypes: of a bfloat16 tensor, NumPy has a float32 array.
         values = (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn)
-        self.eps = max(map(_rounding_of, values))
+        self.eps = max(map(_relative_rounding, values))
         self.exact = self.eps < UNNOTICED
         self.rounding = self._rounding()
         self.expected = self._without_rounding(self.expected)
@@ -142,18 +142,18 @@ class Responses:
         return (argument + scale * self.random.normal(size=argument.shape)).astype(argument.dtype)
 
 
-def _rounding_of(value: Any) -> float:
+def _relative_rounding(value: Any) -> float:
     """Return the relative rounding of a value's numbers; 0 of what is no array of floating-point
     numbers.
     """
     if getattr(value, "dtype", None) is not None and str(value.dtype) == "torch.bfloat16":
-        return 2.0**-8
+        return 2.0**-7
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return float(np.finfo(value.dtype).eps)
     return 0.0
 
 
-def answered(
+def with_right_answer(
     relation: Callable[[Responses], Claims], steady: bool = True
 ) -> Callable[[Mismatch], Claims]:
     """Let a relation see only numeric mismatches in which function and right answer return the same
@@ -218,10 +218,10 @@ def _another_time(responses: Responses) -> Claims:
     yield "wavers", Message(message, what=responses.what)
 
 
-another_time = answered(_another_time, steady=False)
+another_time = with_right_answer(_another_time, steady=False)
 
 
-@answered
+@with_right_answer
 def memory_layout(responses: Responses) -> Claims:
     """The result is right for the same arguments without gaps in memory."""
     contiguous = {
@@ -240,7 +240,7 @@ def memory_layout(responses: Responses) -> Claims:
         yield "layout", Message(message, name=next(iter(contiguous)), what=responses.what)
 
 
-@answered
+@with_right_answer
 def any_numbers(responses: Responses) -> Claims:
     """An argument has no influence, or one that it should not have."""
     for name, argument in responses.arguments():
@@ -311,7 +311,7 @@ wrong.
 """
 
 
-@answered
+@with_right_answer
 def parts_reached(responses: Responses) -> Claims:
     """The first wrong numbers in a module: in the input of one of its parts, or in its output."""
     modules = responses.mismatch.modules
@@ -428,7 +428,7 @@ def _reach(responses: Responses, name: str, argument: Any) -> Any:
     return np.stack(changes_of_expected, axis=1), np.stack(changes_of_got, axis=1), rows
 
 
-@answered
+@with_right_answer
 def rows_reached(responses: Responses) -> Claims:
     """A row of the result depends on other rows of an argument than it should."""
     if responses.expected.ndim < 2 or not responses.exact:
@@ -466,7 +466,7 @@ def rows_reached(responses: Responses) -> Claims:
     yield from examples  # after the general finding, which says more
 
 
-@answered
+@with_right_answer
 def one_added(responses: Responses) -> Claims:
     """The effect on the result of adding 1 to an argument."""
     for name, argument in responses.arguments():
@@ -483,7 +483,7 @@ def one_added(responses: Responses) -> Claims:
             yield ("plus", name, "changes"), Message(message, **values)
 
 
-@answered
+@with_right_answer
 def doubled(responses: Responses) -> Claims:
     """The effect on the result of doubling an argument."""
     for name, argument in responses.arguments("fiu"):
@@ -525,5 +525,5 @@ def _times(after: Any, before: Any) -> str | None:
     return f"{factor:.3g}" if abs(factor) > 1e-9 and equal(after, factor * before) else ""
 
 
-RELATIONS = [any_numbers, rows_reached, parts_reached, one_added, doubled]
-"""All of them, the most specific first."""
+LAST_RELATIONS = [any_numbers, rows_reached, parts_reached, one_added, doubled]
+"""Those that are tried after all others, the most specific first."""

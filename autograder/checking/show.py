@@ -4,7 +4,7 @@ import html
 import sys
 from typing import Any
 
-from .report import Report, Result, Status, finding, follows
+from .report import Report, Result, Status, cause_text, shared_cause_text
 from .words import Message, between, joined, lead, shown
 from .words import translated as _
 
@@ -193,15 +193,15 @@ def _text_details(result: Result, report: Report) -> list[str]:
     """Return the lines below a check's title."""
     if result.status == Status.UNVERIFIED:
         return [shown(result.message)]
-    if not result.status.does_not_hold:
+    if not result.status.is_unmet:
         return []
     lines = [shown(result.message)]
     if result.held:
         lines.append(held(result))
-    if cause := follows(result, ordered(report)):
+    if cause := shared_cause_text(result, ordered(report)):
         lines.append(cause)
     elif result.cause:
-        lines.append(f"{lead('Likely cause:')}{finding(result)}")
+        lines.append(f"{lead('Likely cause:')}{cause_text(result)}")
     if result.relation:
         lines.append(shown(result.relation))
     if result.where:
@@ -266,16 +266,16 @@ def _html_details(result: Result, report: Report) -> str:
     """Return what is below a check's title, as HTML; "" if nothing is."""
     if result.status == Status.UNVERIFIED:
         return _inline(result.message)
-    if not result.status.does_not_hold:
+    if not result.status.is_unmet:
         return ""
     parts = [_inline(result.message)]
     if result.held:
         parts.append(f"<br>{code(held(result))}")
-    if cause := follows(result, ordered(report)):
+    if cause := shared_cause_text(result, ordered(report)):
         parts.append(f'<p style="margin:.4em 0">{code(cause)}</p>')
     elif result.cause:
         label = html.escape(lead("Likely cause:"))
-        cause = code(finding(result))
+        cause = code(cause_text(result))
         parts.append(f'<p style="margin:.4em 0"><strong>{label}</strong>{cause}</p>')
     if result.relation:
         parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')

@@ -102,7 +102,7 @@ class Subject:
         """Do as `module(*arguments).load(values, dtype, training)`; `ahead` is as in
         `Module.ahead`.
         """
-        self.foresee(
+        self.send_ahead(
             Step("", arguments, "call", self.function, arguments),
             Step("load", (), "run", 0, (values, dtype, training), prepare),
             *[Step("forward", inputs, "call", 0, inputs) for inputs in ahead],
@@ -113,19 +113,21 @@ class Subject:
         self, cases: Iterable[Sequence[Any]], function: Callable[..., Any] | None = None
     ) -> None:
         """Say with which arguments the function, or `function` by `run_remote`, is called next;
-        see `foresee`.
+        see `send_ahead`.
         """
         name = function.__name__ if function else ""
         op = "run" if function else "call"
-        self.foresee(*[Step(name, inputs, op, self.function, inputs, function) for inputs in cases])
+        self.send_ahead(
+            *[Step(name, inputs, op, self.function, inputs, function) for inputs in cases]
+        )
 
-    def foresee(self, *steps: Step) -> None:
+    def send_ahead(self, *steps: Step) -> None:
         """Say which calls a check makes next, in this order: to a function that lives elsewhere
         they go at once.
 
         It is a hint, and takes the waiting away. The same calls are made afterwards, with the very
         same arguments, and come out as without it. Where another call is made instead, what was
-        foreseen is forgotten.
+        sent ahead is forgotten.
         """
         self._ahead.clear()
         if not lives_elsewhere(self.function):
@@ -136,7 +138,7 @@ class Subject:
             twins: dict[int, Any] = {}
             inputs = tuple(twin(value, twins, keep_modules=True) for value in step.inputs)
             parts.append(step._replace(inputs=inputs))
-            # a call of `load` remembers no arguments, whether it is foreseen or not
+            # a call of `load` remembers no arguments, whether it is sent ahead or not
             calls.append(Call(inputs if step.arguments else ()))
         try:
             self._ahead.extend(zip(steps, calls, self.function._several(parts), strict=True))
@@ -178,17 +180,17 @@ class Subject:
         see `Call`.
         """
         target = self.function if function is None else function
-        call = self._foreseen(target, arguments, method, must_raise)
+        call = self._sent_ahead(target, arguments, method, must_raise)
         call = call or called(target, arguments, must_raise)
         call.method = method
         call.drawn = tuple(arguments)
         self.calls.append(call)
         return call
 
-    def _foreseen(
+    def _sent_ahead(
         self, target: Any, arguments: Sequence[Any], method: str, must_raise: bool
     ) -> Call | None:
-        """Return a `Call` that was foreseen, with its outcome; None if another one is made."""
+        """Return a `Call` that was sent ahead, with its outcome; None if another one is made."""
         if not self._ahead:
             return None
         step, call, answer = self._ahead.popleft()

@@ -110,9 +110,10 @@ def grade(
     even an unreadable one, gets a grade and a reason. The command ends with status 0, or with 3 if
     the grader itself failed on some of them.
     """
-    from autograder.grading import recent
+    from autograder.grading import submission_times
     from autograder.grading.dry_run import copied_course, current_records
     from autograder.grading.executors import LocalExecutor
+    from autograder.grading.options import Options
     from autograder.grading.session import Session
 
     course = course_at(root, into, db)
@@ -120,7 +121,7 @@ def grade(
     with document("grade", as_json) as result, ExitStack() as stack:
         keep_private(course)
         _check_options(dry_run, log, cluster, jobs)
-        since_time = recent.moment(since) if since else None
+        since_time = submission_times.parse_since(since) if since else None
         executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
         # A dry run grades into a copy, which is deleted at the end.
         target_course = stack.enter_context(copied_course(course)) if dry_run else course
@@ -130,10 +131,8 @@ def grade(
             course.exercises(exercises or ()),
             submitted or course.submitted,
             jobs=jobs,
-            force=force,
-            redraw=redraw,
+            options=Options(force, redraw, pages=not dry_run),
             pending=pending,
-            pages=not dry_run,
             hide=[course.output_folder],  # in a dry run, the session knows only the copy's
             since=since_time,
             log=log,
@@ -202,7 +201,7 @@ def _run(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
                     description=f"{record.student} {record.assignment}",
                 )
     except KeyboardInterrupt:
-        is_dry_run = not session.pages
+        is_dry_run = not session.options.pages
         if is_dry_run:
             warn("Stopped. Nothing was written.")
         else:
@@ -257,7 +256,7 @@ def _report_grades(
             _show_grades(course, session)
     # With --pending, submissions that this machine cannot settle were not graded at all.
     pending = Pending([*session.records, *session.pending.elsewhere], session.executor)
-    for line in [*pending.sentences(), *session.misfiled()]:
+    for line in [*pending.sentences(), *session.misfiled(), *session.not_in_gradebook()]:
         warn(line)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from autograder.course import locks
 from autograder.course.config import Course, UserError
 from autograder.course.limits import Limits
+from autograder.course.text_files import read_text
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import inbound
 from autograder.exchange.delays import is_general
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.inbound import Entry, HandIn, HandInRefused, Unfinished
 from autograder.exchange.watch import LOCK
-from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
 from autograder.sanitize import text
 
@@ -125,4 +125,7 @@ def _reason(error: Exception) -> str:
 
 
 def _refuse(holder: str) -> None:
-    raise UserError(f"A watch runs for this course, and takes hand-ins by itself: {holder}.")
+    raise UserError(
+        f"A watch runs for this course, and takes hand-ins by itself: {holder}. To collect them "
+        "with this command, end it first."
+    )

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autograder.course.config import STAMP, Exercise
+from autograder.course.text_files import read_text
 from autograder.exchange.inbound import MOST_SKEW, HandIn
-from autograder.grading.batch import read_text
-from autograder.grading.recent import read_stamp
+from autograder.grading.submission_times import read_stamp
 from autograder.grading.submissions import SECRET, Submission
 from autograder.school.hand_ins import STAMP_FORMAT
 

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from autograder.course.config import Course, Exercise
 from autograder.course.limits import Limits
 from autograder.course.watch_settings import WatchSettings
-from autograder.exchange.arrivals import Arrivals
+from autograder.exchange.arrivals import HOUR, Arrivals
 from autograder.exchange.delays import Delays
 from autograder.exchange.event_log import EventLog
 from autograder.exchange.fairness import choose
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.inbound import HandIn
-from autograder.exchange.publishing import HOUR
 from autograder.exchange.running_batch import RunningBatch
 from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.grades.records import record_of
@@ -79,7 +78,7 @@ class HandInQueue:
             self.events.log(str(State.SUPERSEDED), row)
 
     def leave(self, row: HandInRow, state: State) -> None:
-        """Put a hand-in into a final state without a grade; its student gets another answer."""
+        """Put a hand-in into a final state without a grade; its student gets another notice."""
         self.folders.remove(row.name)
         self.events.log(str(state), self.hand_ins.keep(replace(row, state=state, published="")))
 

@@ -45,6 +45,10 @@ LOOKS_LIKE_HAND_IN = re.compile(r"\+\d{4}-\d\d-\d\d[^+]*(?:\+[\w-]{12})?\Z")
 COMPLETE = 0o777
 """The mode of a folder to which nbgrader's `submit` writes nothing more."""
 IS_SECRET = re.compile(r"[0-9a-f]{128}")
+OF_THE_MACHINE = (
+    errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ENODEV, errno.ENOTCONN,
+)  # fmt: skip
+"""Errors that no student's files cause."""
 MOST_SKEW = timedelta(minutes=1)
 """By how much the time in a name may differ from the time of arrival to be taken as right, and by
 how much any time may be later than now: beyond that, a clock was wrong.
@@ -80,6 +84,10 @@ class HandInRefused(Exception):
 
     secret: str = ""
     notebooks: Sequence[str] = ()
+
+
+class Unreadable(Exception):
+    """A hand-in that a disk or the machine does not let anyone read now; it is tried again."""
 
 
 class Unfinished(Exception):
@@ -253,11 +261,15 @@ def stat_of(inbound: int, name: str) -> os.stat_result:
         If it is not a folder.
     Unfinished
         If it is not complete.
+    Unreadable
+        If a disk or the machine fails.
     """
     try:
         state = os.stat(name, dir_fd=inbound, follow_symlinks=False)
+    except FileNotFoundError:
+        raise Unfinished("it was removed") from None
     except OSError as error:
-        raise Unfinished(f"it cannot be read: {error.strerror}") from None
+        raise Unreadable(f"it cannot be read: {error.strerror}") from None
     if not stat.S_ISDIR(state.st_mode):
         raise HandInRefused(f"it is {_kind(state)}, not a folder")
     if not is_complete(state):
@@ -291,6 +303,8 @@ def read(
         If it is not the student's, or has something in it that is no regular file of theirs.
     Unfinished
         If it is not complete, or changes while it is read.
+    Unreadable
+        If a disk or the machine fails.
     """
     before = stat_of(inbound, entry.name)
     if owner_of and (owner := owner_of(before.st_uid)) != entry.student:
@@ -316,8 +330,8 @@ def read(
             error.secret, error.notebooks = reader.feedback_target(folder)
             raise
         after = os.fstat(folder)
-    except OSError as error:  # a file that was removed, or a disk that fails
-        raise Unfinished(f"it cannot be read: {error.strerror}") from None
+    except OSError as error:  # such as a file that was removed
+        raise _refusal(error, "it") from None
     finally:
         os.close(folder)
     if not _is_same(before, after):
@@ -493,7 +507,11 @@ def _is_same(before: os.stat_result, after: os.stat_result) -> bool:
 
 
 def _refusal(error: OSError, shown: str) -> Exception:
-    """Return why something could not be opened: for good, or while it is still written."""
+    """Return why something could not be read: for good, while it is still written, or until a disk
+    or the machine is well again.
+    """
+    if error.errno in OF_THE_MACHINE:
+        return Unreadable(f"{shown} cannot be read: {error.strerror}")
     # A link, no folder, a socket: `read_folder` saw something else under this name just before.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
         return HandInRefused(f"{shown} was replaced while it was read")

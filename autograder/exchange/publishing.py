@@ -19,17 +19,17 @@ from autograder.checking.words import Message, counted
 from autograder.course import archive, deadlines
 from autograder.course.config import Course, Exercise, edition_of
 from autograder.course.deadlines import Deadlines
+from autograder.course.text_files import read_text
 from autograder.course.watch_settings import AFTER_DUE_DATE, REASONS, WatchSettings
+from autograder.exchange.arrivals import HOUR
 from autograder.exchange.state import HandInRow, HandInStore, State
 from autograder.grades.reasons import moment
 from autograder.grades.records import due_of
-from autograder.grading.batch import read_text
 from autograder.grading.submissions import SECRET
 from autograder.sanitize import text
 
 FOLDER_MODE = 0o711
 """Of nbgrader's folder of published feedback: no one but its owner can list it."""
-HOUR = 3600
 MOST_PAGES = 3
 """Hand-ins of a student and exercise whose pages stay as they are: a page can have many megabytes,
 which count as the instructor's.
@@ -55,7 +55,7 @@ NO_PAGE = (
     "The page with its feedback could not be made, through our own fault. Ask your instructor."
 )
 PAGE = "The result changes if your course grades it again; then you can fetch it again."
-ANSWERS = {
+NOTICES = {
     State.WAITING: NEXT_HOUR,
     State.SUPERSEDED: SUPERSEDED,
     State.LIMITED: LIMITED,
@@ -65,7 +65,7 @@ ANSWERS = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class Notice:
     """What a student can fetch: a sentence, and with `PAGE` the feedback page.
 
     `detail` is the date in the sentence, or what the page is made from.
@@ -76,12 +76,12 @@ class Answer:
 
     @property
     def version(self) -> str:
-        """A text that differs from that of any other answer to the same hand-in."""
+        """A text that differs from that of any other notice of the same hand-in."""
         return f"{self.text} {self.detail}"
 
 
 class Publisher:
-    """Publishes the answer to each hand-in of a course.
+    """Publishes the notice of each hand-in of a course.
 
     Parameters
     ----------
@@ -102,37 +102,37 @@ class Publisher:
         self._dates_of = (0, 0)
 
     def publish(self, row: HandInRow) -> HandInRow:
-        """Publish the answer to a hand-in, unless it is published already; return its row.
+        """Publish the notice of a hand-in, unless it is published already; return its row.
 
         Raises
         ------
         OSError
             If the exchange cannot be written. What was published before is still there then.
         """
-        answer = self._answer(row) if row.secret else None
-        if answer is None or answer.version == row.published:
+        notice = self._notice(row) if row.secret else None
+        if notice is None or notice.version == row.published:
             return row
-        row = self._put(row, answer)
+        row = self._put(row, notice)
         graded = self.hand_ins.of_work(row.work, State.GRADED)
         with_page = [each for each in graded if each.published.startswith(PAGE)]
         promised = [each for each in graded if each.published.startswith(LATER)]
-        if answer.text == PAGE:
+        if notice.text == PAGE:
             for each in [*with_page[:-MOST_PAGES], *promised]:
-                self._put(each, Answer(OLDER))
-        if answer.text == LATER:  # the due date was moved: earlier pages have points as well
+                self._put(each, Notice(OLDER))
+        if notice.text == LATER:  # the due date was moved: earlier pages have points as well
             for each in with_page:
-                self._put(each, answer)
+                self._put(each, notice)
         return row
 
-    def _put(self, row: HandInRow, answer: Answer) -> HandInRow:
-        """Write the pages with an answer; return the row of the hand-in."""
+    def _put(self, row: HandInRow, notice: Notice) -> HandInRow:
+        """Write the pages with a notice; return the row of the hand-in."""
         written: dict[str, str] = {}
         for name in self._published_notebooks(row):
-            page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
+            page = self._page(row, notice, edition_of(f"{name}.ipynb")[1])
             file = feedback_name(row.secret, name)
             self._write(file, page, same=written.get(page))
             written[page] = file
-        return self.hand_ins.keep(replace(row, published=answer.version))
+        return self.hand_ins.keep(replace(row, published=notice.version))
 
     def read_dates(self) -> None:
         """Read the due dates and extensions again if their file has changed."""
@@ -155,13 +155,13 @@ class Publisher:
         due = due_of(self.course, self.deadlines, student, exercise)
         return due if due and due >= datetime.now(UTC) else None
 
-    def _answer(self, row: HandInRow) -> Answer | None:
-        """Return the answer to a hand-in as it should be now; None if there is none yet."""
+    def _notice(self, row: HandInRow) -> Notice | None:
+        """Return the notice of a hand-in as it should be now; None if there is none yet."""
         is_fault = row.state == State.WAITING and row.tries > 0  # the grader failed on it
         if row.state != State.GRADED and not is_fault:
             # Any other row that waits comes here only if the hourly limit holds it back: see
             # `HandInQueue.choose`.
-            return Answer(ANSWERS[row.state])
+            return Notice(NOTICES[row.state])
         paths = self.course.paths_of(row.student, row.exercise)
         try:
             state = paths.page.stat()
@@ -169,11 +169,11 @@ class Publisher:
             return None
         if read_text(paths.pages / SECRET) != row.secret:  # the page is of another hand-in
             # If the page of this hand-in was published before, then that copy stays.
-            return None if row.published else Answer(SUPERSEDED)
+            return None if row.published else Notice(SUPERSEDED)
         hidden_until = self._hidden_until(row.student, row.exercise)
         if hidden_until:
-            return Answer(LATER, hidden_until.isoformat())
-        return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
+            return Notice(LATER, hidden_until.isoformat())
+        return Notice(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
 
     def _published_notebooks(self, row: HandInRow) -> list[str]:
         """Return the notebooks for which pages are published: the exercise's editions. If there is
@@ -185,34 +185,34 @@ class Publisher:
         released = 1 + len(Exercise(row.exercise, self.course.root).editions)
         return editions[: max(released, 2)] or valid[:1]
 
-    def _page(self, row: HandInRow, answer: Answer, edition: str) -> str:
+    def _page(self, row: HandInRow, notice: Notice, edition: str) -> str:
         """Return a page; `edition` is the language in the notebook's name, for a short one."""
-        from autograder.feedback import notice  # which takes a second to load
+        from autograder.feedback import notice as notices  # which takes a second to load
 
         exercise = Exercise(row.exercise, self.course.root)
-        if answer.text == PAGE:
+        if notice.text == PAGE:
             paths = self.course.paths_of(row.student, row.exercise)
             feedback = paths.page.read_text(encoding="utf-8", errors="replace")
             points = self.settings.shows != REASONS
             # A page without these marks, such as the bare one, cannot be shown without its points.
-            if points or notice.HERE in feedback:
-                with words.use(notice.language_of(feedback), archive.locales(exercise)):
-                    return notice.with_notice(feedback, self._sentences(row, answer), points)
-            answer = Answer(NO_PAGE)
+            if points or notices.HERE in feedback:
+                with words.use(notices.language_of(feedback), archive.locales(exercise)):
+                    return notices.with_notice(feedback, self._sentences(row, notice), points)
+            notice = Notice(NO_PAGE)
         with words.use(edition, archive.locales(exercise)):
-            return notice.notice_page(exercise, row.student, self._sentences(row, answer))
+            return notices.notice_page(exercise, row.student, self._sentences(row, notice))
 
-    def _sentences(self, row: HandInRow, answer: Answer) -> Iterator[Message]:
-        """Yield what a page says of the hand-in that it answers."""
+    def _sentences(self, row: HandInRow, notice: Notice) -> Iterator[Message]:
+        """Yield what a page says of its hand-in."""
         settings = self.settings
         values: dict[str, dict[str, object]] = {
             LIMITED: {"count": settings.attempts},
             REFUSED: {"reason": row.note},
-            LATER: {"due": moment(answer.detail) if answer.text == LATER else ""},
+            LATER: {"due": moment(notice.detail) if notice.text == LATER else ""},
             NEXT_HOUR: {"count": settings.per_hour},
         }
         yield Message(TAKEN, time=self._moment(row.arrived))
-        yield Message(answer.text, **values.get(answer.text, {}))
+        yield Message(notice.text, **values.get(notice.text, {}))
         if row.note and row.state == State.GRADED:
             yield Message(row.note)
         if row.state == State.GRADED:

@@ -155,16 +155,16 @@ class RunningBatch:
 
     # Whether it should end.
 
-    def note_end(self, gradable: Iterable[HandInRow]) -> None:
-        """Note whether the batch should end as soon as it can.
+    def update_closing(self, gradable: Iterable[HandInRow]) -> None:
+        """Decide whether others may still join the batch, and whether it should end soon.
 
         Others could join it for as long as students hand in slow work. But the workers have the
         exercises as they were when it began, and it has the gradebook.
         """
-        has_faults = len(self.students_with_faults) >= MOST_FAULTS
-        if has_faults or self.executor.is_outdated():  # its workers should grade nothing more
+        has_faults = len(self.students_with_faults) >= MOST_FAULTS  # other workers may do better
+        if self.executor.is_outdated():  # its workers should grade nothing more
             self._is_closed, self._should_end = True, False
-        elif not self._is_next_needed(gradable):
+        elif not (has_faults or self._is_next_needed(gradable)):
             self._is_closed = self._should_end = False
         elif not self._should_end:
             self._should_end = True

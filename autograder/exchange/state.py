@@ -52,7 +52,7 @@ class HandInRow:
     tries : int
         How often the grader itself failed on it.
     graded : float
-        When; 0 if it is not.
+        When it was graded, or the grader failed on it last; 0 for neither.
     attempt : bool
         Whether it was new work, which counts as an attempt.
     published : str
@@ -80,7 +80,7 @@ class HandInRow:
 
 # Also the order in which `_write` lists the values.
 COLUMNS = tuple(HandInRow.__dataclass_fields__)
-# SQLite uses the last index only for a query with the same two conditions: `unanswered`.
+# SQLite uses the last index only for a query with the same two conditions: `unpublished`.
 TABLE = f"""
     CREATE TABLE IF NOT EXISTS hand_ins ({", ".join(COLUMNS)}, PRIMARY KEY (name));
     CREATE INDEX IF NOT EXISTS by_work ON hand_ins (student, exercise, arrived);
@@ -133,6 +133,7 @@ class HandInStore:
         present = [name for _, name, *_ in self._database.execute("PRAGMA table_info(hand_ins)")]
         if tuple(present) != COLUMNS:
             raise ValueError(f"its columns are {', '.join(present)}")
+        self.limit_times()
         self.names.update(row.name for row in self._rows("1", []))
 
     def __enter__(self) -> "HandInStore":
@@ -184,7 +185,7 @@ class HandInStore:
         """Return the hand-ins of a student and an exercise in a state, the first ones first."""
         return self._rows("student = ? AND exercise = ? AND state = ?", [*work, state])
 
-    def unanswered(self) -> list[HandInRow]:
+    def unpublished(self) -> list[HandInRow]:
         """Return the hand-ins in a final state for which nothing is published yet."""
         return self._rows("published = '' AND secret != '' AND state != ?", [State.WAITING])
 
@@ -206,15 +207,24 @@ class HandInStore:
 
     def count_graded(self, student: str, since: float) -> int:
         """Return how many hand-ins of a student were graded since then, with those that are no
-        attempt: each of them takes the grader's time.
+        attempt, and those on which the grader failed and that a newer one followed: each of them
+        takes the grader's time.
         """
         asked = (
             "SELECT count(*) FROM hand_ins "
-            "WHERE state = ? AND student = ? AND graded > ? AND graded < ?"
+            "WHERE student = ? AND graded > ? AND (state = ? OR state = ? AND tries > 0)"
         )
-        # Not those of a time when the clock was ahead.
-        values = [State.GRADED, student, since, time.time() + MOST_SKEW.total_seconds()]
+        values = [student, since, State.GRADED, State.SUPERSEDED]
         return int(self._database.execute(asked, values).fetchone()[0])
+
+    def limit_times(self) -> None:
+        """Let what came while the clock was ahead count as come now: times order hand-ins."""
+        now = time.time()
+        for column in ("arrived", "graded"):
+            self._database.execute(
+                f"UPDATE hand_ins SET {column} = ? WHERE {column} > ?",  # noqa: S608
+                [now, now + MOST_SKEW.total_seconds()],
+            )
 
     def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:
         columns = ", ".join(COLUMNS)

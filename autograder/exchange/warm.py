@@ -41,25 +41,29 @@ class WarmExecutor(LocalExecutor):
             super().begin(root, exercises)
 
     def configure(
-        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+        self,
+        worker_config: WorkerConfig,
+        wanted: bool,
+        fall_back: bool,
+        warn: Callable[[str], None],
     ) -> WorkerConfig:
-        """Return the setting with the sandbox; what was tried once for a setting counts again."""
-        key = setting, _files_of(setting)
+        """Return the configuration with the sandbox; what was tried once for one counts again."""
+        key = worker_config, _files_of(worker_config)
         if key not in self._settled:
-            self._settled = {key: super().configure(setting, wanted, fall_back, warn)}
+            self._settled = {key: super().configure(worker_config, wanted, fall_back, warn)}
         return self._settled[key]
 
-    def open(self, setting: WorkerConfig, soon: bool) -> None:
-        """Make the warm parent, unless there is one that serves this setting as well."""
+    def open(self, worker_config: WorkerConfig, soon: bool) -> None:
+        """Make the warm parent, unless there is one that serves this configuration as well."""
         if self.pool and self._files == _files_of(self.worker_config):
-            if _serves(self.worker_config, setting):
+            if _serves(self.worker_config, worker_config):
                 return
             # Both: otherwise two exercises in turn would end each other's workers.
-            imports = dict.fromkeys([*self.worker_config.imports, *setting.imports])
-            setting = replace(setting, imports=tuple(imports))
+            imports = dict.fromkeys([*self.worker_config.imports, *worker_config.imports])
+            worker_config = replace(worker_config, imports=tuple(imports))
         self.release()
-        super().open(setting, soon)
-        self._files = _files_of(setting)
+        super().open(worker_config, soon)
+        self._files = _files_of(worker_config)
 
     def backend(self, jobs: int) -> Backend:
         """Return the workers; as many as there are cores, since more may come in.
@@ -67,7 +71,7 @@ class WarmExecutor(LocalExecutor):
         No job waits behind a running one: that may be slow while another worker has nothing to do.
         """
         if self._kept is None or self._kept.is_closed:
-            self._kept = _Kept(Local(self.jobs, self.worker_config, self.pool, ahead=1))
+            self._kept = _Kept(Local(self.jobs, self.worker_config, self.pool, jobs_per_worker=1))
         return self._kept
 
     def is_outdated(self) -> bool:
@@ -122,16 +126,16 @@ class _Kept:
 
 
 def _serves(present: WorkerConfig, wanted: WorkerConfig) -> bool:
-    """Tell whether workers that were made for one setting can also work in another one."""
+    """Tell whether workers that were made for one configuration can also work in another one."""
     has_exercises = set(wanted.exercises) <= set(present.exercises)
     has_imports = set(wanted.imports) <= set(present.imports)
     same = replace(present, exercises=wanted.exercises, imports=wanted.imports) == wanted
     return has_exercises and has_imports and same
 
 
-def _files_of(setting: WorkerConfig) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when one of a setting's exercises is released again."""
-    exercises = [Exercise(name, Path(setting.root)) for name in setting.exercises]
+def _files_of(worker_config: WorkerConfig) -> tuple[tuple[str, int, int], ...]:
+    """Return what changes when one of a configuration's exercises is released again."""
+    exercises = [Exercise(name, Path(worker_config.root)) for name in worker_config.exercises]
     paths = [path for exercise in exercises for path in sorted(exercise.released.rglob("*"))]
     # If a release removes one at this moment, the watch waits and tries again: see its TROUBLES.
     states = [(str(path), path.stat()) for path in paths if path.is_file()]

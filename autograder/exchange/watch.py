@@ -21,6 +21,7 @@ from autograder.exchange.delays import Delays
 from autograder.exchange.event_log import TROUBLES, EventLog, Say
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.hand_in_queue import HandInQueue
+from autograder.exchange.inbound import MOST_SKEW
 from autograder.exchange.intake import EVERY, Intake
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.running_batch import JOIN_AFTER, RunningBatch
@@ -86,8 +87,9 @@ class Watch:
         self.events = EventLog(say, Delays())
         self.batch = RunningBatch(course, self.executor)
         self._retry_at = 0.0
+        self._clock = time.time() - time.monotonic()
         self._pause = FIRST_PAUSE
-        self._answered_at = self._pages_at = self._scores_at = 0.0
+        self._published_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "Watch":
@@ -140,9 +142,10 @@ class Watch:
         """Watch until `stopping` is set; `once` does what there is to do now, and ends."""
         while not self.stopping:
             began = time.monotonic()
+            self._note_clock()
             has_taken = self.intake.look()
             has_graded = self.grade()
-            self.answer()
+            self.publish_due()
             self.send_scores(now=has_graded)
             if time.monotonic() > self.executor.used_at + WARM_SECONDS:
                 self.executor.release()
@@ -150,6 +153,13 @@ class Watch:
                 break
             while not once and not self.stopping and time.monotonic() < began + EVERY:
                 time.sleep(NAP)
+
+    def _note_clock(self) -> None:
+        """If the clock was set back, let no hand-in have a time of the future."""
+        clock = time.time() - time.monotonic()
+        if clock < self._clock - MOST_SKEW.total_seconds():
+            self.hand_ins.limit_times()
+        self._clock = clock
 
     # Grading.
 
@@ -185,7 +195,7 @@ class Watch:
         return True
 
     def _chosen(self, waiting: list[HandInRow]) -> list[HandInRow]:
-        """Return the hand-ins that can be graded now, and answer those that have to wait."""
+        """Return the hand-ins that can be graded now; pages say of the others that they wait."""
         chosen, later = self.queue.choose(waiting)
         for row in later:
             self._publish_now(row)  # tells the student that the hourly limit is reached
@@ -209,11 +219,13 @@ class Watch:
             is_graded = True
         finally:
             self.batch.end(well=is_graded)
-        if self.batch.students_with_faults:  # the next try gets other workers
+        # The work of one student may be the cause; of several, it may be the workers.
+        if len(self.batch.students_with_faults) > 1:
             self.executor.release()
 
     def _run_session(self) -> None:
         """Grade the batch, and publish the feedback on each hand-in as soon as it is there."""
+        from autograder.grading.options import Options
         from autograder.grading.session import Session
 
         rows = self.batch.rows
@@ -226,8 +238,7 @@ class Watch:
             hide=[self.course.output_folder],
             executor=self.executor,
             only=set(rows),
-            early=True,
-            more=self._more,
+            options=Options(early_pages=True, next_submissions=self._next_submissions),
         )
         session.choose_sandbox(wanted=True, fall_back=False, warn=self.events.note_once)
         session.warn = _raise_busy  # a batch does not wait for the gradebook: it is tried again
@@ -242,7 +253,7 @@ class Watch:
                 self.progress(f"{record.student} {record.assignment}", len(graded), len(rows))
                 self._look_again()
 
-    def _more(self, under_way: int) -> list[Submission]:
+    def _next_submissions(self, under_way: int) -> list[Submission]:
         """Return the submissions that join the batch, of which so many are being graded."""
         joining: list[HandInRow] = []
         with contextlib.suppress(*TROUBLES):  # if a disk is full, they wait for another batch
@@ -264,11 +275,11 @@ class Watch:
         """
         self._look_again()
         is_slow = self.batch.seconds >= JOIN_AFTER
-        if is_slow and time.monotonic() >= self._answered_at + PAGES_EVERY:
-            self.answer()
+        if is_slow and time.monotonic() >= self._published_at + PAGES_EVERY:
+            self.publish_due()
             self.send_scores(now=False)
             # Not at each look, because it asks the file system and the database.
-            self.batch.note_end(self.queue.gradable())
+            self.batch.update_closing(self.queue.gradable())
 
     def _look_again(self) -> None:
         """Look if it is time for that: batches take longer."""
@@ -295,9 +306,8 @@ class Watch:
         Without a page it waits as well: if the batch ends, the next one makes what is missing.
         """
         if record.kind == Kind.INFRASTRUCTURE:
-            self._retry_at = time.monotonic() + FIRST_PAUSE
             self.batch.students_with_faults.add(row.student)
-            row = self.hand_ins.keep(replace(row, tries=row.tries + 1))
+            row = self.hand_ins.keep(replace(row, tries=row.tries + 1, graded=time.time()))
             self.events.delays.add(row.name)
             # Not `_publish_now`, which lets the next delay begin with the shortest.
             with contextlib.suppress(*TROUBLES), self.events.skipping(row.name):
@@ -307,13 +317,13 @@ class Watch:
             row = self.hand_ins.keep(replace(row, state=State.GRADED, graded=time.time()))
         return self._publish_now(row)
 
-    # Answers.
+    # Feedback.
 
-    def answer(self) -> None:
+    def publish_due(self) -> None:
         """Publish what is not published yet and, now and then, pages that have changed."""
-        self._answered_at = time.monotonic()
+        self._published_at = time.monotonic()
         with self.events.trouble("feedback"):
-            rows = self.hand_ins.unanswered()
+            rows = self.hand_ins.unpublished()
             if time.monotonic() >= self._pages_at:
                 # Set before the work: if that fails, it is not tried again each second.
                 self._pages_at = time.monotonic() + PAGES_EVERY
@@ -329,13 +339,13 @@ class Watch:
                 raise errors[0]
 
     def _publish_now(self, row: HandInRow) -> HandInRow:
-        """Publish the answer to a hand-in if that is possible; otherwise `answer` does it later."""
+        """Publish the notice of a hand-in if possible; otherwise `publish_due` does it later."""
         with contextlib.suppress(*TROUBLES):
             return self._publish_unless_failed(row)
         return row
 
     def _publish_unless_failed(self, row: HandInRow) -> HandInRow:
-        """Publish the answer to a hand-in, or skip it for some time if the program fails on it."""
+        """Publish the notice of a hand-in, or skip it for some time if the program fails on it."""
         if self.events.delays.is_due(row.name):
             with self.events.skipping(row.name):
                 row = self._publish(row)
@@ -343,11 +353,11 @@ class Watch:
         return row
 
     def _publish(self, row: HandInRow) -> HandInRow:
-        """Publish the answer to a hand-in if there is a new one; return its row."""
-        answered = self.publisher.publish(row)
-        if answered is not row and row.state == State.GRADED:
+        """Publish the notice of a hand-in if there is a new one; return its row."""
+        published = self.publisher.publish(row)
+        if published is not row and row.state == State.GRADED:
             self.events.log("published", row)
-        return answered
+        return published
 
     def send_scores(self, now: bool) -> None:
         """Send scores to the learning platform if the course wants that: now, or once a minute."""

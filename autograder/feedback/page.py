@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
 from autograder.checking import show, words
-from autograder.checking.report import Report, Result, Status, follows, likely
+from autograder.checking.report import Report, Result, Status, likely, shared_cause_text
 from autograder.checking.words import Message
 from autograder.course.cells import (
     OUTCOME_ID,
@@ -174,7 +174,10 @@ def _environment() -> Environment:
     environment.globals.update(lead=words.lead, gap=words.gap, between=words.between)
     environment.globals.update(Origin=Origin)
     environment.globals.update(
-        ordered=show.ordered, instead=show.instead, likely=likely, follows=follows
+        ordered=show.ordered,
+        instead=show.instead,
+        likely=likely,
+        shared_cause_text=shared_cause_text,
     )
     return environment
 

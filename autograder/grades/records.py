@@ -162,7 +162,7 @@ def history(path: Path) -> list[dict[str, Any]]:
         earlier = [*last.pop("history", []), last]
         for record in earlier[:-MOST_WHOLE_RECORDS]:
             if isinstance(record, dict):
-                record.update(evidence=[], requests=[])
+                record.update(evidence=[], repairs=[], requests=[])
         return (
             earlier if len(earlier) <= MOST_RECORDS else [earlier[0], *earlier[1 - MOST_RECORDS :]]
         )

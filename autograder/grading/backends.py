@@ -119,31 +119,32 @@ class Local:
         Where they work.
     pool : GuestPool or None
         Where their guests come from; None if these are not isolated.
-    each : sequence of int or None, optional
-        The core for each, None if it may run on any.
-    ahead : int
+    core_per_worker : sequence of int or None, optional
+        The core of each worker, None if it may run on any.
+    jobs_per_worker : int
         How many jobs a worker has at one time: the running one, and those that wait behind it.
     """
 
-    AHEAD = 2
+    JOBS_PER_WORKER = 2
 
     def __init__(
         self,
         jobs: int,
         worker_config: WorkerConfig,
         pool: GuestPool | None = None,
-        each: Sequence[int | None] | None = None,
-        ahead: int = AHEAD,
+        core_per_worker: Sequence[int | None] | None = None,
+        jobs_per_worker: int = JOBS_PER_WORKER,
     ):
-        self.worker_config, self.pool, self.ahead = worker_config, pool, ahead
+        self.worker_config, self.pool = worker_config, pool
+        self.jobs_per_worker = jobs_per_worker
         # Not "fork": a copy of this process would share its connection to the gradebook.
         self.context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        self.workers = [self._started(core) for core in each or cores.shared_out(jobs)]
+        self.workers = [self._started(core) for core in core_per_worker or cores.shared_out(jobs)]
         self.answers: deque[tuple[Job, Any]] = deque()
 
     def free(self) -> int:
         """Return how many more jobs may be submitted now."""
-        return sum(self.ahead - len(worker.jobs) for worker in self.workers)
+        return sum(self.jobs_per_worker - len(worker.jobs) for worker in self.workers)
 
     def submit(self, job: Job) -> None:
         """Give a job to the worker that has the fewest."""
@@ -242,7 +243,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
     forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
     try:
-        with deaf():
+        with ignoring_interrupts():
             forkserver.ensure_running()
     except OSError as error:
         if "too long" not in str(error):
@@ -254,7 +255,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def deaf() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Start processes that ignore Ctrl-C: this process ends them, and they print nothing about
     it.
     """
@@ -303,9 +304,19 @@ def _serve(
         except Exception as error:  # a page that cannot be made; grading itself has no exceptions
             answer = RuntimeError(f"{type(error).__name__}: {error}")
         try:
-            pipe.send(answer)
+            _send(pipe, answer)
         except OSError:  # the parent is gone, so this process also ends
             os._exit(1)
+
+
+def _send(pipe: multiprocessing.connection.Connection, answer: Any) -> None:
+    """Send an answer; the reason, if it cannot be put into bytes, such as for lack of memory."""
+    try:
+        pipe.send(answer)
+    except OSError:
+        raise
+    except Exception as error:
+        pipe.send(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _receive_jobs(

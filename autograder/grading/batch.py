@@ -30,6 +30,7 @@ from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
 from autograder.course.config import STAMP, Course, Exercise, UserError
+from autograder.course.text_files import keep_text, read_text
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
@@ -44,9 +45,10 @@ from autograder.grades.results import (
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
+from autograder.grading.options import Options
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.recent import read_stamp
 from autograder.grading.recompute import Fingerprints, disclosure, fingerprints
+from autograder.grading.submission_times import read_stamp
 from autograder.grading.submissions import SECRET, Submission, Unit, digest_of
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
@@ -64,22 +66,6 @@ TOO_LONG_TO_READ = "The notebook takes too long to read."
 PAGE_DIED = "the process that made the page crashed"
 MORE_EVERY = 1.0
 """Seconds after which a batch asks for more submissions, if no result has come."""
-
-
-@dataclass
-class Options:
-    """How a batch grades: `force` also grades valid grades again, `redraw` draws new inputs,
-    `pages` makes pages, and `early` makes each one as soon as there is a grade.
-
-    `more` is called now and then with the number of submissions under way, and returns others to
-    grade in the same batch.
-    """
-
-    force: bool = False
-    redraw: bool = False
-    pages: bool = True
-    early: bool = False
-    more: Callable[[int], Sequence[Submission]] | None = None
 
 
 @dataclass
@@ -139,13 +125,14 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
-        # By exercise, read once for a class: the release's fingerprint, and where requests may be.
-        self.versions: dict[str, str] = {}
+        # By exercise, read once for a class: the release's digest, and where requests may be.
+        self.release_digests: dict[str, str] = {}
         self.request_cells: dict[str, dict[str, str]] = {}
         self.backend: Backend | None = None
         self.jobs: dict[int, _Task] = {}
         self.number = 0
         self.page_count = 0  # for a progress bar
+        self.not_in_gradebook = 0  # submissions whose record has a grade that it lacks
 
     def run(self, submissions: Sequence[Submission]) -> Iterator[tuple[str, Record, bool]]:
         """Grade these submissions, and make their pages.
@@ -157,7 +144,7 @@ class Batch:
             kept.
         """
         try:
-            # With `more`, a student's next hand-in may join: the second pass is for the last one.
+            # A student's next hand-in may join: the second pass is for the last one.
             by_work: dict[tuple[str, str], _Task] = {}
             for step, task in self._first_pass(submissions):
                 by_work[task.unit.student, task.unit.assignment] = task
@@ -187,12 +174,12 @@ class Batch:
             # No worker has a job: the submissions of this round needed none. Pages may wait now.
             if not self.jobs:
                 continue
-            if self.options.more:
+            if self.options.next_submissions:
                 assert self.backend is not None
                 is_done = self.backend.wait(MORE_EVERY)
                 queued = len(waiting) + len(retries) + len(pages)
                 under_way = queued + len(self.jobs) - int(is_done)  # a done job takes no worker
-                waiting.extend(self.options.more(under_way))
+                waiting.extend(self.options.next_submissions(under_way))
                 if not is_done:
                     continue
             task, answer = self._result()
@@ -236,7 +223,7 @@ class Batch:
         add the task to `pages`.
         """
         yield "graded", task
-        if self.options.early:
+        if self.options.early_pages:
             self._prepare_page(task)
             if self._needs_page(task):
                 pages.append(task)
@@ -301,10 +288,9 @@ class Batch:
             unit.stamp = read_text(self.course.paths_of(unit.student, unit.assignment).stamp)
             unit.digest = record.submission_digest
 
-    def state(self, submission: Submission) -> tuple[bool, bool]:
-        """Return whether a submission's seed is decided, and whether it would keep its grade.
-
-        The penalty, comment and requests of a grade that is kept are brought up to date.
+    def refresh(self, submission: Submission) -> tuple[bool, bool]:
+        """Bring penalty, comment and requests of a grade that would be kept up to date; return
+        whether a submission's seed is decided, and whether its grade would be kept.
         """
         task = self._start_task(submission)
         return self._seed_of_grade(task.unit) is not None, task.kept
@@ -317,19 +303,19 @@ class Batch:
         return record.seed if record and record.submission_digest == unit.digest else None
 
     def _refresh_kept(
-        self, submission: Submission, unit: Unit
+        self, submission: Submission, unit: Unit, of_any_release: bool = False
     ) -> tuple[Record | None, StoredGrades | None]:
         """Return the record of a submission that need not be graded again, and its grade in the
         gradebook. Its penalty and comment, and its requests, are brought up to date in both.
+
+        With `of_any_release`, the exercise may have been released again since.
         """
         record = record_of(self.course, submission.student, submission.exercise.name)
         # What our own fault left without a grade is tried again in each run.
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        if (record.submission_digest, record.release_digest) != (
-            unit.digest,
-            self._version(submission.exercise),
-        ):
+        is_of_release = record.release_digest == self._release_digest(submission.exercise)
+        if record.submission_digest != unit.digest or not (is_of_release or of_any_release):
             return None, None
         points = {
             name: cell.points for name, cell in record.cells.items() if not cell.is_graded_by_hand
@@ -344,6 +330,7 @@ class Batch:
             )
         # Someone has removed the submission from the gradebook, or restored an older gradebook.
         if now is None:
+            self.not_in_gradebook += 1
             return None, None
         record = self._with_current_requests(submission, unit, record, now).with_stored(now)
         now.requests = record.requests
@@ -371,10 +358,10 @@ class Batch:
             files.write(self.course.paths_of(unit.student, name).record, records.to_text(record))
         return record
 
-    def _version(self, exercise: Exercise) -> str:
-        if exercise.name not in self.versions:
-            self.versions[exercise.name] = seeds.version_of(exercise)
-        return self.versions[exercise.name]
+    def _release_digest(self, exercise: Exercise) -> str:
+        if exercise.name not in self.release_digests:
+            self.release_digests[exercise.name] = seeds.version_of(exercise)
+        return self.release_digests[exercise.name]
 
     def _store_grade(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points to the gradebook, then the graded notebook, and finally the
@@ -410,7 +397,7 @@ class Batch:
         """Keep the grade of a submission on which the grader itself failed; return False if it has
         none. This run still reports the fault.
         """
-        record, stored = self._refresh_kept(task.submission, task.unit)
+        record, stored = self._refresh_kept(task.submission, task.unit, of_any_release=True)
         if record is None or stored is None:
             return False
         task.stored = stored
@@ -449,7 +436,7 @@ class Batch:
             student=unit.student,
             assignment=unit.assignment,
             submission_digest=unit.digest,
-            release_digest=self._version(task.submission.exercise),
+            release_digest=self._release_digest(task.submission.exercise),
             seed=unit.seed,
             sandbox=self.worker_config.sandbox,
             graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -557,7 +544,7 @@ class Batch:
         assert task.stored is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.stored
         # Nothing was graded: no worker is started only for pages, unless workers stay (`watch`).
-        if self.backend is None and not self.options.early:
+        if self.backend is None and not self.options.early_pages:
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
@@ -566,13 +553,11 @@ class Batch:
         self, exercise: Exercise, unit: Unit, notebook: str, stored: StoredGrades
     ) -> Any:
         """Make a page in this process; return it, or the exception that it raised."""
-        from autograder.grading.worker import page
-
         with self.timer("pages"):
             try:
                 limits = self.worker_config.limits_of(unit.assignment)
                 locales = archive.locales(exercise)
-                return page(unit, notebook, stored, limits, locales)
+                return worker.page(unit, notebook, stored, limits, locales)
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
@@ -699,20 +684,3 @@ def is_later_copy(course: Course, unit: Unit, graded: str) -> bool:
     with_secret = {**unit.files, SECRET: (secret or "").encode()}
     digests = [digest_of(unit.data, stamp.encode(), beside) for beside in (unit.files, with_secret)]
     return graded in digests
-
-
-def read_text(path: Path) -> str | None:
-    """Return the text of a file; None if there is none that can be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
-
-
-def keep_text(path: Path, content: str) -> None:
-    """Let a file have this content, all or nothing; remove it if the content is ""."""
-    if not content:
-        path.unlink(missing_ok=True)
-    elif read_text(path) != content:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, content)

@@ -23,6 +23,7 @@ from typing import Any
 
 from autograder.grading.memory_limit import at_most_more
 from autograder.sandbox.inside import wire
+from autograder.sandbox.inside.link import receive_exactly
 
 HEAD = struct.Struct("!BdQ")
 """What stands before a reply: which it is, the CPU seconds that it took, and its length."""
@@ -178,8 +179,8 @@ def _serve(
     if torch is not None:
         torch.set_num_threads(1)  # the others are not forked
     while True:
-        size = sum(wire.lengths(head := _exactly(connection, wire.HEAD.size)))
-        frame = memoryview(_exactly(connection, size))
+        size = sum(wire.lengths(head := receive_exactly(connection, wire.HEAD.size)))
+        frame = memoryview(receive_exactly(connection, size))
         start = time.process_time()
         text = wire.lengths(head)[0]
         kind = Reply.FRAME
@@ -194,14 +195,3 @@ def _keep_only(descriptor: int) -> None:
     most = os.sysconf("SC_OPEN_MAX")
     os.closerange(3, descriptor)
     os.closerange(descriptor + 1, most)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        count = connection.recv_into(view)
-        if not count:
-            os._exit(0)
-        view = view[count:]
-    return bytes(data)

@@ -97,11 +97,13 @@ class Station:
         Where the archive was unpacked.
     jobs : int
         How many at a time: the threads of the Dask worker.
-    each : sequence of int or None, optional
-        The core for each.
+    core_per_worker : sequence of int or None, optional
+        The core of each worker.
     """
 
-    def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
+    def __init__(
+        self, folder: Path, jobs: int, core_per_worker: Sequence[int | None] | None = None
+    ):
         hidden = (str(folder), str(config.ROOT))
         sent = CODEC.structure(
             json.loads((folder / WORKER_CONFIG).read_text(encoding="utf-8")), WorkerConfig
@@ -120,7 +122,7 @@ class Station:
         # One for each thread of the Dask worker, because `work` runs in all of them at once.
         self.all = [
             Local(1, self.worker_config, self.pool, [core])
-            for core in each or cores.shared_out(jobs)
+            for core in core_per_worker or cores.shared_out(jobs)
         ]
         self.idle: queue.SimpleQueue[Local] = queue.SimpleQueue()
         for local in self.all:
@@ -204,13 +206,19 @@ async def equip(
     With `pin`, it is pinned to the core of the Dask worker's number.
     """
     usable = cores.usable()
-    each = [usable[int(dask_worker.name) % len(usable)]] if pin else None
+    core_per_worker = [usable[int(dask_worker.name) % len(usable)]] if pin else None
     jobs = dask_worker.state.nthreads
-    return await asyncio.to_thread(_equip, digest, archive, dask_worker.local_directory, jobs, each)
+    return await asyncio.to_thread(
+        _equip, digest, archive, dask_worker.local_directory, jobs, core_per_worker
+    )
 
 
 def _equip(
-    digest: str, archive: bytes | None, scratch: str, jobs: int, each: Sequence[int | None] | None
+    digest: str,
+    archive: bytes | None,
+    scratch: str,
+    jobs: int,
+    core_per_worker: Sequence[int | None] | None,
 ) -> dict[str, Any]:
     if digest not in _folders:
         if archive is None:
@@ -226,7 +234,7 @@ def _equip(
         if station.is_shut_down or time.monotonic() - station.used > IDLE_SECONDS:
             _stations.pop(other).shut_down()
     if digest not in _stations:
-        _stations[digest] = Station(_folders[digest], jobs, each)
+        _stations[digest] = Station(_folders[digest], jobs, core_per_worker)
     return {"unusable": unusable(_stations[digest].worker_config)}
 
 
@@ -269,7 +277,7 @@ def packed(worker_config: WorkerConfig) -> bytes:
     """Return an archive with what a station needs: the released exercises, and the configuration
     without its paths.
     """
-    portable = dataclasses.replace(worker_config, root="", hidden=(), faults=())
+    portable = dataclasses.replace(worker_config, root="", hidden=(), trial_results=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for name, data in _contents(worker_config, json.dumps(CODEC.unstructure(portable))):
@@ -337,7 +345,7 @@ class Cluster:
         self.address, self.warn, self.option = address, warn, f" --cluster {address}"
         self.workers: dict[str, _Worker] = {}
         self.submitted: dict[str, tuple[Job, str, Any]] = {}  # job, address and future, by key
-        self.homeless: deque[Job] = deque()  # jobs of lost workers
+        self.unassigned: deque[Job] = deque()  # jobs of lost workers
         self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()  # futures, from Dask's thread
         self.answers: deque[tuple[Job, Any]] = deque()
         self.archive, self.digest = b"", ""
@@ -427,9 +435,10 @@ class Cluster:
         if not self.workers:
             self._await_workers()
         room = sum(
-            Local.AHEAD * worker.threads - len(worker.jobs) for worker in self.workers.values()
+            Local.JOBS_PER_WORKER * worker.threads - len(worker.jobs)
+            for worker in self.workers.values()
         )
-        return room - len(self.homeless)
+        return room - len(self.unassigned)
 
     def submit(self, job: Job) -> None:
         """Give a job to the worker with the fewest per thread, among those that have what the
@@ -438,7 +447,7 @@ class Cluster:
         unit = job.arguments[0]
         # They are gone since `free` was called; `result` submits the job when there is one.
         if not self.workers:
-            self.homeless.append(job)
+            self.unassigned.append(job)
             return
         asks = job.method == "grade" and unit.assignment in self.on_gpus
         fitting = [worker for worker in self.workers.values() if worker.gpus or not asks]
@@ -469,7 +478,7 @@ class Cluster:
         # The client or its connection is closed; `_look` finds out which.
         except Exception as error:
             self.warn(text.line(str(error)))
-            self._take_back(worker)
+            self._requeue(worker)
             return
         self.submitted[future.key] = job, worker.address, future
         future.add_done_callback(self.finished.put)
@@ -486,8 +495,8 @@ class Cluster:
             self._look()
             if not self.workers:
                 self._await_workers()
-            for _ in range(len(self.homeless)):
-                self.submit(self.homeless.popleft())
+            for _ in range(len(self.unassigned)):
+                self.submit(self.unassigned.popleft())
             with contextlib.suppress(queue.Empty):
                 self._receive(self.finished.get(timeout=LOOK_SECONDS))
         return self.answers.popleft()
@@ -528,7 +537,7 @@ class Cluster:
         try:
             reply = json.loads(future.result(timeout=FETCH_SECONDS))
             if reply.get("absent"):  # the station was ended: its worker is added again
-                self._take_back(worker)
+                self._requeue(worker)
                 return
             answer = _answer(reply)
         # Dask gives up a job whose workers died several times.
@@ -538,7 +547,7 @@ class Cluster:
         except (OSError, TimeoutError, *_CANCELLED) as error:
             self.next_look = 0  # the worker is gone, or the scheduler: the look says which
             if future.cancelled() or isinstance(error, _CANCELLED):
-                self._take_back(worker)
+                self._requeue(worker)
             else:  # or it is slow
                 self.finished.put(future)
             return
@@ -556,14 +565,14 @@ class Cluster:
         for _ in range(min(worker.threads, len(worker.jobs))):
             job = worker.jobs.popleft()
             self.answers.append((job, WorkerDied("the worker that was grading it is gone")))
-        self._take_back(worker)
+        self._requeue(worker)
 
-    def _take_back(self, worker: _Worker | None) -> None:
+    def _requeue(self, worker: _Worker | None) -> None:
         """Forget a worker until it is seen again; its jobs go to others."""
         if worker is None:
             return
         self.workers.pop(worker.address, None)
-        self.homeless.extend(worker.jobs)
+        self.unassigned.extend(worker.jobs)
         keys = [key for key, (_, address, _) in self.submitted.items() if address == worker.address]
         futures = [self.submitted.pop(key)[2] for key in keys]
         with contextlib.suppress(Exception):  # the scheduler may be gone with it
@@ -586,7 +595,7 @@ class Cluster:
         # Another scheduler at the same address: the workers of the earlier one ended with it.
         if known["id"] != self.scheduler:
             for worker in list(self.workers.values()):
-                self._take_back(worker)
+                self._requeue(worker)
             self.scheduler = known["id"]
         for address in set(self.workers) - set(known["workers"]):
             self._lost(self.workers[address])
@@ -714,7 +723,7 @@ class Cluster:
             self.pin = count >= cores.count()
             dask.config.set(LEANER)
             # No limit of memory by Dask (0), which would end the whole worker: guests have theirs.
-            with backends.deaf():
+            with backends.ignoring_interrupts():
                 target = self.local_cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, memory_limit=0,
                     dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
@@ -740,7 +749,7 @@ class Cluster:
 
         patience = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
         for worker in list(self.workers.values()):
-            self._take_back(worker)
+            self._requeue(worker)
         self.warn(
             f"The scheduler at {self.address} does not answer; waiting up to {patience:g} s for it."
         )

@@ -141,21 +141,21 @@ def with_trial_results(worker_config: WorkerConfig) -> WorkerConfig:
     and the sandbox refuses, a version of Triton that kernels cannot be watched with. What does not
     work on a GPU is tried without.
     """
-    wanted, faults = worker_config.wants(), dict[str, str]()
+    wanted, results = worker_config.wants(), dict[str, str]()
     if worker_config.uses_gpu():
-        faults = _trials(
+        results = _trials(
             worker_config,
             ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]],
         )
-        if faults["gpu"]:
+        if results["gpu"]:
             # With this fault, `uses_gpu` is False: the rest is tried again below, without the GPU.
-            faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
-            worker_config = dataclasses.replace(worker_config, faults=tuple(faults.items()))
+            results = dict.fromkeys(("gpu", "bf16"), results["gpu"])
+            worker_config = dataclasses.replace(worker_config, trial_results=tuple(results.items()))
     else:
         wanted = [need for need in wanted if need not in ("gpu", "bf16")]
-    rest = [need for need in wanted if need not in faults and machine.has(need)]
-    faults.update(_trials(worker_config, rest) if rest else {})
-    return dataclasses.replace(worker_config, faults=tuple(faults.items()))
+    rest = [need for need in wanted if need not in results and machine.has(need)]
+    results.update(_trials(worker_config, rest) if rest else {})
+    return dataclasses.replace(worker_config, trial_results=tuple(results.items()))
 
 
 def unusable(worker_config: WorkerConfig) -> list[str]:
@@ -163,7 +163,7 @@ def unusable(worker_config: WorkerConfig) -> list[str]:
     guests.
     """
     reasons: dict[str, list[str]] = {}
-    for need, reason in worker_config.faults:
+    for need, reason in worker_config.trial_results:
         if reason:
             reasons.setdefault(reason, []).append(need)
     for names in reasons.values():

@@ -370,11 +370,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
         answers = explained.matching_answers
-        if answers and (result.status.does_not_hold or whole):
+        if answers and (result.status.is_unmet or whole):
             yield f"    does the same here as these listed answers: {'; '.join(answers)}", "cyan"
         elif answers:
             yield f"    {len(answers)} listed wrong answers do the same here and also pass", "dim"
-        elif result.status.does_not_hold:
+        elif result.status.is_unmet:
             yield "    no listed answer does the same here", "cyan"
 
 

@@ -14,7 +14,6 @@ import importlib
 import io
 import math
 import os
-import re
 import signal
 import sys
 import threading
@@ -38,6 +37,7 @@ from autograder.course import imports
 from autograder.course.cells import Cell, grade_id, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
+from autograder.grading.own_cells import parse_python
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import TOO_LONG, CourseAnswers, CourseCheckError, RemoteNotebook
 from autograder.sandbox.guest import Ended, Guest
@@ -49,7 +49,6 @@ MOST_CODE = 200_000
 """Characters of a notebook's code of which the judge makes a tree: a thousand times as many
 bytes.
 """
-MAGIC_LINE = re.compile(r"^([ \t]*)[%!].*", re.M)
 MOST_ERROR = 200
 
 
@@ -222,10 +221,9 @@ class Judge:
             room -= len(cell.source)
             if room < 0:
                 break
-            # A cell that is no Python has defined nothing. A magic becomes `pass`, so that a block
-            # that has only this line is still one.
+            # A cell that is no Python has defined nothing.
             with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-                trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
+                trees.append(parse_python(cell.source))
         return definitions(trees, name)
 
     def show(self, report: Report) -> None:

@@ -42,6 +42,7 @@ MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
 
+NO_ROOM = "{name} is not a notebook: its data do not fit into memory."
 TWICE = "The cell {cell} appears twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been restored."
 TEXT_CHANGED = (
@@ -122,9 +123,7 @@ def _decoded(data: bytes, name: str) -> tuple[str, Any]:
             Message("{name} is not a notebook: it is not valid JSON.", name=name)
         ) from None
     except MemoryError:
-        raise Malformed(
-            Message("{name} is not a notebook: its data do not fit into memory.", name=name)
-        ) from None
+        raise Malformed(Message(NO_ROOM, name=name)) from None
 
 
 def read_current(data: bytes) -> dict[str, Any]:
@@ -448,11 +447,11 @@ def _same_code(locked: Cell, submitted: Cell) -> bool:
     """Tell whether two cells have the same code, apart from layout, docstrings and the language
     of the feedback.
     """
+    if len(submitted.source) > MOST_CODE:  # to compare it could take more memory than there is
+        return False
     before, after = without_language(locked.source), without_language(submitted.source)
     if before.split() == after.split():
         return True
-    if len(submitted.source) > MOST_CODE:
-        return False
     try:
         return _tree_without_docstrings(before) == _tree_without_docstrings(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -146,7 +146,7 @@ class _Code:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
         self.lines = source.split("\n")
         try:
-            self.body = _parsed(source).body
+            self.body = parse_python(source).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.body = []
 
@@ -327,7 +327,7 @@ def _fault_of(source: str) -> tuple[str, int] | None:
     if OTHER_LANGUAGE.match(source):
         return None
     try:
-        _parsed(source)
+        parse_python(source)
     except SyntaxError as error:
         # Python names the character, except one in an indentation, which we look for.
         odd, mark = ODD_CHARACTER.match(error.msg), CONFLICT_MARKER.search(source)
@@ -360,10 +360,11 @@ def _message_of(character: str, places: Message | str) -> Message:
     return Message(ODD, character=name, code=code, places=places, plain=plain)
 
 
-def _parsed(source: str) -> ast.Module:
+def parse_python(source: str) -> ast.Module:
     """Return code as Python reads it, with `pass` for each line that is IPython's, if it is not
-    all Python's.
+    all Python's; raise SyntaxError if the rest is none either.
     """
+    # Not `imports.parsed`: IPython's own translation takes long for many such lines.
     try:
         return ast.parse(source)
     except SyntaxError:

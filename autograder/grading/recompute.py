@@ -163,7 +163,7 @@ def reveal(
         batch = Batch(course, writer, _no_backend, worker_config)
         course_seeds = batch.seeds
         states = {
-            submission: batch.state(submission)
+            submission: batch.refresh(submission)
             for submission in submissions.find([exercise], submitted)
         }
         # A second reveal only makes the pages of what was graded since.

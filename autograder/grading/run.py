@@ -317,7 +317,7 @@ def send_source(
     says that these are.
     """
     reply, _ = guest.request(
-        {"op": "cell", "goes_on": skip_missing}, [source.encode()], on_output=on_output
+        {"op": "cell", "skip_missing": skip_missing}, [source.encode()], on_output=on_output
     )
     return reply.get("lacking")
 

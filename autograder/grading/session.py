@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from autograder.grades.results import Record
 from autograder.grading import submissions
 from autograder.grading.executors import Executor, LocalExecutor
 from autograder.grading.log import Log
+from autograder.grading.options import Options
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
 
@@ -90,11 +92,9 @@ class Session:
         Where to look.
     jobs : int
         How many submissions to grade at one time; 0 for one on each core.
-    force, redraw, pending : bool
-        Whether to regrade submissions with a valid grade, whether with new inputs, and whether only
-        those with pending points that this machine can settle.
-    pages : bool
-        Whether to make feedback pages.
+    options : Options, optional
+    pending : bool
+        Whether to grade only submissions with pending points that this machine can settle.
     hide : sequence of Path
         Further paths on this machine that guests must not see.
     since : datetime, optional
@@ -105,11 +105,6 @@ class Session:
         Where to grade; by default on this machine.
     only : collection of (str, str), optional
         The students and exercises to grade; by default all that are found.
-    early : bool
-        Whether to make each page as soon as its submission has a grade.
-    more : callable, optional
-        Called now and then with the number of submissions under way. Returns others, of the same
-        exercises, to grade in the same batch.
 
     Attributes
     ----------
@@ -132,24 +127,20 @@ class Session:
         exercises: Sequence[Exercise],
         submitted: Path,
         jobs: int = 0,
-        force: bool = False,
-        redraw: bool = False,
+        options: Options | None = None,
         pending: bool = False,
-        pages: bool = True,
         hide: Sequence[Path] = (),
         since: datetime | None = None,
         log: Path | None = None,
         executor: Executor | None = None,
         only: Collection[tuple[str, str]] | None = None,
-        early: bool = False,
-        more: Callable[[int], Sequence[submissions.Submission]] | None = None,
     ):
         self.timer = PhaseTimer()
         submissions.expect_folder(submitted)
         self.course, self.exercises, self.jobs = course, exercises, jobs
         self.submitted = submitted.resolve()
-        self.force, self.redraw, self.pages = force or pending, redraw, pages
-        self.early, self.more = early, more
+        options = options or Options()
+        self.options = replace(options, force=options.force or pending)
         # What takes long to load begins now, in other processes: workers here, guests when it is
         # known how they run.
         self.executor = executor or LocalExecutor()
@@ -164,7 +155,9 @@ class Session:
         if pending:
             self._keep_only_pending()
         # Others may join: their exercises are not known yet.
-        used = exercises if more else [item.exercise for item in self.submissions]
+        used = (
+            exercises if options.next_submissions else [item.exercise for item in self.submissions]
+        )
         self.used = list({exercise.name: exercise for exercise in used}.values())
         # A batch of `watch` is a part of the class, and the folder has all of it.
         self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
@@ -203,9 +196,11 @@ class Session:
 
     def _keep_only_since(self, since: datetime) -> None:
         """Keep only the submissions from that time or later."""
-        from autograder.grading import recent
+        from autograder.grading import submission_times
 
-        since_then = [item for item in self.submissions if recent.handed_in(item) >= since]
+        since_then = [
+            item for item in self.submissions if submission_times.submitted_at(item) >= since
+        ]
         self.left_out, self.submissions = len(self.submissions) - len(since_then), since_then
 
     def choose_sandbox(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
@@ -231,7 +226,7 @@ class Session:
 
     def _is_to_grade(self) -> bool:
         """Tell, from a quick look, whether anything will be graded."""
-        if self.force or self.redraw:
+        if self.options.force or self.options.redraw:
             return True
         graded = (
             self.course.paths_of(item.student, item.exercise.name) for item in self.submissions
@@ -257,7 +252,7 @@ class Session:
             writer,
             lambda: self.executor.backend(jobs),
             self.worker_config,
-            batch.Options(self.force, self.redraw, self.pages, self.early, self.more),
+            self.options,
             self.timer,
             log,
         )
@@ -273,6 +268,18 @@ class Session:
         more = f" And {len(misfiled) - MOST_NAMED} more." if len(misfiled) > MOST_NAMED else ""
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
+
+    def not_in_gradebook(self) -> list[str]:
+        """Return a sentence on submissions whose grades the gradebook had no longer."""
+        count = self.batch.not_in_gradebook
+        if not count:
+            return []
+        were = f"{count} submissions were" if count > 1 else "1 submission was"
+        return [
+            f"{were} graded again, because the gradebook {self.course.database} did not have the "
+            "points of the last run. If it was moved or restored, points and comments that people "
+            "gave since are not in it."
+        ]
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
         """Grade, then make pages; yield each step's name, its record, and whether that is an old

@@ -41,7 +41,14 @@ from autograder.grades import requests
 from autograder.grades.results import CellResult, Kind, Outcome, StoredGrades
 from autograder.grading.file_kinds import encoding_notes
 from autograder.grading.judge import Checked, Judge, killed_after
-from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
+from autograder.grading.notebook import (
+    NO_ROOM,
+    Malformed,
+    Restored,
+    editions_of,
+    parse,
+    restore,
+)
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import TOO_LONG, CourseCheckError
 from autograder.grading.run import Execution, execute, execution_of_ended_judge
@@ -50,7 +57,7 @@ from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
-from autograder.sanitize.outputs import bound, clean_markdown
+from autograder.sanitize.outputs import MOST_NOTES, bound, clean_markdown
 
 TRIES = 2
 """How often a submission is graded, if a fault of our own ends that."""
@@ -60,6 +67,9 @@ IN_CELL = "In the cell {cell}: {reason}"
 OUR_FAULT = "our own fault; a person will give these points: {fault}"
 COMPUTING = ("numpy", "torch", "triton")
 NO_RESPONSE = Message("no response")
+MORE_NOTES = "Further remarks of this kind are left out."
+MODERATE = 1_000_000
+"""Bytes of a notebook for which the memory of a worker is enough, unless the fault is ours."""
 PREPARE_SECONDS = 60.0
 """Half of the seconds of computing after which the kernel ends a worker that reads a notebook or
 makes a page: ordinary ones take a thousandth of that.
@@ -78,10 +88,10 @@ class Worker:
 
     def __init__(self, worker_config: WorkerConfig, guests: Guests | None = None):
         self.worker_config = worker_config
-        faults = dict(worker_config.faults)
+        trial_results = dict(worker_config.trial_results)
         # Checks run in this process, and would try for themselves what was tried where guests run.
-        machine.presume(faults)
-        if faults.get("gpu"):  # what a guest cannot use, no check may ask for
+        machine.presume(trial_results)
+        if trial_results.get("gpu"):  # what a guest cannot use, no check may ask for
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self.guests = guests or worker_config.guests()
         self.guests.start()
@@ -166,9 +176,7 @@ class Worker:
                     return malformed(released[language], unit, error.message)
         language = self._edition(unit, words.language_of(submitted) or edition_of(unit.notebook)[1])
         with words.use(language, locales):
-            return self._judged(
-                unit, submitted, released[language], clock, on_cell if runs else None
-            )
+            return self._judged(unit, submitted, released[language], clock, on_cell, runs)
 
     def _edition(self, unit: Unit, language: str) -> str:
         """Return the language of the released notebook that is meant by a language; "" for the
@@ -189,25 +197,31 @@ class Worker:
         submitted: Notebook,
         released: Notebook,
         clock: PhaseTimer,
-        on_cell: Callable[[Cell], None] | None,
+        on_cell: Callable[[Cell], None],
+        runs: bool,
     ) -> Outcome:
         """Run what is a notebook, and return what it is worth; all that is said is in the language
         in use.
 
-        Without `on_cell`, nothing is run: its judge was ended.
+        Without `runs`, nothing is run: its judge was ended.
         """
         limits = self.limits[unit.assignment]
         with clock("restore"), _bounded():
-            restored = restore(submitted, released, unit.files)
-            asked, unread = requests.found_in(restored.notebook.cells)
-            student_cells = [
-                cell for cell in restored.notebook.cells if cell.id not in restored.as_released
-            ]
-            left_out = clean_markdown(student_cells, limits)
+            try:
+                restored = restore(submitted, released, unit.files)
+                asked, unread = requests.found_in(restored.notebook.cells)
+                student_cells = [
+                    cell for cell in restored.notebook.cells if cell.id not in restored.as_released
+                ]
+                left_out = clean_markdown(student_cells, limits)
+            except MemoryError:
+                if len(unit.data or b"") < MODERATE:
+                    raise
+                return malformed(released, unit, Message(NO_ROOM, name=unit.notebook))
         # After `restore`, which looks for answers in the student's own files only.
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
-        if on_cell is None:
+        if not runs:
             execution = execution_of_ended_judge(
                 restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}"))
             )
@@ -217,6 +231,8 @@ class Worker:
         with clock("serialise"):
             notes = unit.notes + encoding_notes(unit.data, unit.notebook)
             notes += restored.repairs + left_out + execution.lacking.notes() + unread
+            if len(notes) > MOST_NOTES:
+                notes = [*notes[:MOST_NOTES], Message(MORE_NOTES)]
             stops = [(cell, error.message) for cell, error in execution.guest_ends if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, execution.checked, stops)
             # too many bytes: a letter has up to 4

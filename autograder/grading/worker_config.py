@@ -37,7 +37,7 @@ class WorkerConfig:
     packages : tuple of str
         The packages that the course adds; the warm parent loads them beforehand, if they are
         installed.
-    faults : tuple of (str, str), optional
+    trial_results : tuple of (str, str), optional
         What was tried where guests run: what a check's `on=` names, and why it does not work there,
         or "" if it does.
     """
@@ -49,7 +49,7 @@ class WorkerConfig:
     hidden: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    faults: tuple[tuple[str, str], ...] = ()
+    trial_results: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def for_course(
@@ -130,7 +130,7 @@ class WorkerConfig:
         has one.
         """
         asked = any(self.exercise(name).settings.gpu for name in self.exercises)
-        return asked and not dict(self.faults).get("gpu") and machine.has("gpu")
+        return asked and not dict(self.trial_results).get("gpu") and machine.has("gpu")
 
     def wants(self) -> list[str]:
         """Return what checks of the exercises need of the machine, as their `on=` names it, in a

@@ -326,11 +326,13 @@ def mode_of(worker_config: WorkerConfig) -> Mode:
     cannot be.
     """
     # What was tried in a guest counts more than what is installed here.
-    faults = dict(worker_config.faults)
-    if reason := faults.get("triton") or str(machine.lacks("triton")):
+    trial_results = dict(worker_config.trial_results)
+    if reason := trial_results.get("triton") or str(machine.lacks("triton")):
         raise UserError(f"No kernel can run here, so there is no race: {reason}")
     if worker_config.uses_gpu():
-        return Mode("cuda", "bfloat16" if faults.get("bf16") == "" else "float16", timed=True)
+        return Mode(
+            "cuda", "bfloat16" if trial_results.get("bf16") == "" else "float16", timed=True
+        )
     return Mode("cpu", "float16", timed=False)
 
 

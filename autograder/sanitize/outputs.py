@@ -24,6 +24,8 @@ CUT_CELL = Message(
 )
 CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
+MOST_NOTES = 50
+"""Sentences about what was left out of a submission, or changed in it."""
 MOST_OUTPUTS = 500
 """Outputs of one cell that are kept, of whatever kind."""
 MOST_LINES = 100
@@ -218,7 +220,8 @@ def clean_attachments(
             room -= size
             continue
         note = "The picture {name} was left out: {reason}."
-        notes.append(Message(note, name=line(str(name), MOST_NAME), reason=reason))
+        if len(notes) <= MOST_NOTES:
+            notes.append(Message(note, name=line(str(name), MOST_NAME), reason=reason))
     return pictures, notes
 
 
@@ -264,10 +267,14 @@ def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
     Returns
     -------
     list of Message
-        A sentence for each picture that was left out.
+        A sentence for each picture that was left out, up to `MOST_NOTES` and one more.
     """
+    notes: list[Message] = []
     with code.limited_coloring():
-        return list(_clean_texts(cells, limits))
+        for note in _clean_texts(cells, limits):
+            if len(notes) <= MOST_NOTES:
+                notes.append(note)
+    return notes
 
 
 def _clean_texts(cells: Iterable[Cell], limits: Limits) -> Iterator[Message]:

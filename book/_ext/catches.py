@@ -490,5 +490,6 @@ def setup(app):
     app.add_directive("catches-told", ToldDirective)
     app.add_directive("catches-unseen", UnseenDirective)
     app.add_directive("catches-pages", PagesDirective)
+    app.add_directive("catches-measured", MeasuredDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -102,7 +102,7 @@ WEIGHT = Message("The weight")
 
 
 def expect_zero(got, hidden, what=WEIGHT):
-    """Fail unless `got` is exactly 0 wherever `hidden` is True."""
+    """Fail unless `got` is exactly 0 wherever `hidden` is True; `what` begins the sentence."""
     wrong = np.argwhere(hidden & ~(got == 0))
     if len(wrong):
         first = tuple(int(i) for i in wrong[0])
@@ -403,10 +403,10 @@ def masked_softmax_refuses(masked_softmax, draw):
     expect_mask_refused(masked_softmax, draw, (other, n_q, n_k), (other, n_k))
 
 
-def unfit(scores, mask):
+def unfit(S_shape, mask_shape):
     """Return the reason why scores and a mask of these shapes do not match."""
     return Message(
-        "the scores are {scores} and the mask {mask}", scores=str(scores), mask=str(mask)
+        "the scores are {scores} and the mask {mask}", scores=str(S_shape), mask=str(mask_shape)
     )
 
 
@@ -437,6 +437,7 @@ def masked_softmax_half(masked_softmax, draw):
     n_q, n_k = draw.sizes(2)
     for garbage in (65504, np.inf, np.nan):
         S, mask = scores(draw, n_q, n_k).astype(np.float16), random_mask(draw, n_q, n_k)
+        # Near the end of float16's range: no number that stands for hidden is far below these.
         S[0], S[0, 0] = -64000, -60000
         mask[1] = False
         expected = shared_out(S, mask)

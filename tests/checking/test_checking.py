@@ -58,7 +58,7 @@ from autograder.checking.expect import (
     shapes,
     told_by,
 )
-from autograder.checking.report import finding, first_wrong
+from autograder.checking.report import cause_text, first_wrong
 from autograder.checking.stand_ins import noting
 from autograder.checking.subject import Subject, attempt, twin
 from autograder.course import seeds
@@ -1888,11 +1888,11 @@ def test_a_label_that_begins_its_hint_is_not_repeated(label, hint, sentence):
     result = Result(
         "values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint
     )
-    assert finding(result) == sentence
+    assert cause_text(result) == sentence
     result = Result(
         "values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3)
     )
-    assert finding(result) == "It is 3 times."
+    assert cause_text(result) == "It is 3 times."
 
 
 @pytest.mark.parametrize(

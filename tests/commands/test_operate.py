@@ -27,7 +27,7 @@ from autograder.commands import console, doctor, documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import gradebook, records, report
-from autograder.grading import recent
+from autograder.grading import submission_times
 from autograder.grading.submissions import Submission
 from autograder.sandbox import bubblewrap
 
@@ -365,7 +365,7 @@ NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
     ],
 )
 def test_a_time_is_a_date_or_how_long_ago(text, time):
-    assert recent.moment(text, NOW) == time
+    assert submission_times.parse_since(text, NOW) == time
 
 
 @pytest.mark.parametrize(
@@ -373,20 +373,20 @@ def test_a_time_is_a_date_or_how_long_ago(text, time):
 )
 def test_what_is_no_time_that_is_past_is_refused_in_one_line(text):
     with pytest.raises(UserError) as refused:
-        recent.moment(text, NOW)
+        submission_times.parse_since(text, NOW)
     assert str(refused.value).startswith("--since") and "\n" not in str(refused.value)
 
 
 def test_the_stamp_says_when_something_was_handed_in_and_without_one_the_file(toy, tmp_path):
     hand_in(tmp_path, "ada", RIGHT, toy=toy, stamp="2026-01-02 10:00:00 Europe/Berlin")
     submission = Submission("ada", toy.exercises()[0], tmp_path / "ada" / "01-toy")
-    assert recent.handed_in(submission) == datetime(2026, 1, 2, 9, tzinfo=UTC)
+    assert submission_times.submitted_at(submission) == datetime(2026, 1, 2, 9, tzinfo=UTC)
     (submission.folder / "timestamp.txt").write_text("no date")
     os.utime(submission.folder / "01-toy.ipynb", (86400, 86400))
-    assert recent.handed_in(submission) == datetime(1970, 1, 2, tzinfo=UTC)
+    assert submission_times.submitted_at(submission) == datetime(1970, 1, 2, tzinfo=UTC)
     for path in submission.folder.iterdir():
         path.unlink()
-    assert datetime.now(UTC) - recent.handed_in(submission) < timedelta(minutes=1)
+    assert datetime.now(UTC) - submission_times.submitted_at(submission) < timedelta(minutes=1)
 
 
 def completed(tmp_path, words):

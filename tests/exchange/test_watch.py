@@ -235,11 +235,16 @@ def test_a_database_that_another_program_has_is_named(tmp_path, monkeypatch):
 
 
 def test_times_in_the_future_hold_no_one_back(tmp_path):
-    """They were written while the clock was ahead."""
+    """They were written while the clock was ahead. What comes later is newer."""
     now = time.time()
     with HandInStore(tmp_path / "watch.db") as hand_ins:
-        hand_ins.keep(HandInRow("a", "ada", "1", State.GRADED, graded=now + 86_400))
-        assert hand_ins.count_graded("ada", now - 3600) == 0
+        for name, state in [("a", State.GRADED), ("b", State.WAITING)]:
+            ahead = now + 86_400
+            hand_ins.keep(HandInRow(name, "ada", name, state, arrived=ahead, graded=ahead))
+    with HandInStore(tmp_path / "watch.db") as hand_ins:
+        rows = [*hand_ins.in_state(State.GRADED), *hand_ins.in_state(State.WAITING)]
+        times = [moment for row in rows for moment in (row.arrived, row.graded)]
+        assert len(times) == 4 and all(now <= moment <= time.time() for moment in times)
     folders = hand_in_folders.HandInFolders(tmp_path / "submitted")
     folder = folders.submission_folder("ada", "1")
     folder.mkdir(parents=True)
@@ -248,6 +253,17 @@ def test_times_in_the_future_hold_no_one_back(tmp_path):
         (folder / "timestamp.txt").write_text(f"{stamp:%Y-%m-%d %H:%M:%S.%f} UTC")
         arrived = datetime.now(UTC) - timedelta(hours=2)
         assert folders.is_newer("ada", "1", "secret", arrived) == is_newer
+
+
+def test_a_clock_that_is_set_back_moves_no_hand_in_to_the_future(watched, monkeypatch):
+    watched.submit("ada")
+    with watched.watch() as watching:
+        now = time.time()
+        watching.hand_ins.keep(HandInRow("1", "ben", "01-toy", arrived=now + 50))
+        monkeypatch.setattr(time, "time", lambda: now - 3600)
+        watching._note_clock()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        assert row.arrived == now - 3600
 
 
 # Taking, without grading.
@@ -374,6 +390,29 @@ def test_one_that_the_program_fails_on_stops_no_other(watched, monkeypatch):
         assert watched.students_of_events("taken") == ["ben", "ada"]
 
 
+@pytest.mark.parametrize("reason", [errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_a_disk_that_fails_refuses_no_hand_in_and_holds_up_no_other(watched, monkeypatch, reason):
+    broken, _ = watched.submit("ada").folder.name, watched.submit("ben")
+    opened, now = os.open, time.monotonic()
+
+    def fail(path, *arguments, **named):
+        if path == broken:
+            raise OSError(reason, os.strerror(reason))
+        return opened(path, *arguments, **named)
+
+    with watched.watch() as watching:
+        monkeypatch.setattr(os, "open", fail)
+        watching.intake.look()
+        assert watched.students_of_events("taken") == ["ben"]
+        monkeypatch.setattr(time, "monotonic", lambda: now + 700)
+        watching.intake.look()
+        assert watched.students_of_events("refused") == []
+        monkeypatch.setattr(os, "open", opened)
+        monkeypatch.setattr(time, "monotonic", lambda: now + 1400)
+        watching.intake.look()
+        assert watched.students_of_events("taken") == ["ben", "ada"]
+
+
 def test_a_full_disk_is_no_fault_of_a_hand_in(watched, monkeypatch):
     watched.submit("ada")
 
@@ -403,8 +442,8 @@ def test_an_answer_that_the_program_fails_on_stops_no_other(watched, monkeypatch
         watching.intake.look()
         for row in watching.hand_ins.in_state(State.WAITING):
             watching.queue.leave(row, State.LIMITED)
-        watching.answer()
-        watching.answer()
+        watching.publish_due()
+        watching.publish_due()
     assert [bool(hand_in.feedback("other")) for hand_in in hand_ins] == [False, True]
     notes = [values["note"] for event, _, values in watched.events if event == "note"]
     assert len(notes) == 1 and "ValueError: an unexpected fault" in notes[0]
@@ -505,7 +544,7 @@ def test_each_student_has_one_copy_of_an_exercise_that_waits(watched):
         (row,) = watching.hand_ins.in_state(State.WAITING)
         assert row.secret == hand_ins[-1].secret and len(list(waiting.iterdir())) == 1
         assert len(watching.hand_ins.in_state(State.SUPERSEDED)) == 3
-        watching.answer()
+        watching.publish_due()
     assert all("newer one" in hand_in.feedback() for hand_in in hand_ins[:3])
 
 
@@ -558,13 +597,22 @@ def test_the_same_work_again_counts_in_the_hour(tmp_path):
         assert hand_ins.count_graded("ada", 8.0) == 2
 
 
+def test_work_on_which_the_grader_failed_counts_in_the_hour_once_a_newer_one_came(tmp_path):
+    with HandInStore(tmp_path / "watch.db") as hand_ins:
+        failed = hand_ins.keep(HandInRow("a", "ada", "1", tries=2, graded=9.0))
+        assert hand_ins.count_graded("ada", 8.0) == 0
+        hand_ins.keep(replace(failed, state=State.SUPERSEDED))
+        hand_ins.keep(HandInRow("b", "ada", "1", State.SUPERSEDED))
+        assert hand_ins.count_graded("ada", 8.0) == 1
+
+
 def test_pages_are_for_the_notebooks_of_the_exercise(watched):
     hand_in = watched.submit("ada", notebooks=("01-toy", *(f"n{number}" for number in range(9))))
     with watched.watch() as watching:
         watching.intake.look()
         for row in watching.hand_ins.in_state(State.WAITING):
             watching.queue.leave(row, State.LIMITED)
-        watching.answer()
+        watching.publish_due()
     assert [path.name for path in (watched.exchange / "feedback").iterdir()] == [
         hand_in.path().name
     ]
@@ -836,7 +884,7 @@ def test_what_a_student_was_told_before_changes_with_the_state(watched):
         before = hand_in.feedback()
         (row,) = watching.hand_ins.in_state(State.WAITING)
         watching.queue.leave(row, State.LIMITED)
-        watching.answer()
+        watching.publish_due()
         assert before and hand_in.feedback() != before
 
 
@@ -946,7 +994,7 @@ def joining(watched, monkeypatch):
         watching.batch.exercises, watching.batch._names = {"01-toy"}, {mal.name}
 
         def join(state=State.WAITING):
-            watching._answered_at = 0.0  # it looks for reasons now and then
+            watching._published_at = 0.0  # it looks for reasons now and then
             began = time.monotonic() - 3600
             batch = {mal.work: replace(mal, state=state)}
             return names(who_joins(watching, batch, began, free_workers=1))
@@ -1005,16 +1053,17 @@ def test_a_hand_in_that_is_not_to_be_graded_now_ends_no_batch(joining):
     assert "1" in join(State.GRADED)
 
 
-@pytest.mark.parametrize("reason", ["released again", "faults"])
-def test_no_one_joins_a_batch_whose_workers_should_grade_nothing_more(joining, monkeypatch, reason):
+def test_no_one_joins_a_batch_whose_workers_should_grade_nothing_more(joining, monkeypatch):
     watching, join = joining
-    if reason == "faults":
-        watching.batch.students_with_faults.update({"eve", "dan"})
-        assert join() == ["1"]
-        watching.batch.students_with_faults.add("fay")
-    else:
-        monkeypatch.setattr(watching.executor, "is_outdated", lambda: True)
+    monkeypatch.setattr(watching.executor, "is_outdated", lambda: True)
     assert join() == []
+
+
+def test_a_batch_with_faults_ends_but_others_join_while_it_cannot(joining):
+    watching, join = joining
+    watching.batch.students_with_faults.update({"eve", "dan", "fay"})
+    assert join() == ["1"]  # one of the first is under way
+    assert join(State.GRADED) == []
 
 
 def test_a_batch_does_not_begin_while_another_program_waits_for_the_gradebook(watched):
@@ -1306,7 +1355,7 @@ def test_a_hand_in_on_which_the_grader_fails_is_tried_until_it_is_graded(
                 assert not watching.events.delays.is_due(row.name)
                 watching._retry_at = 0.0
                 assert not watching.grade()  # not at once
-                watching.answer()
+                watching.publish_due()
                 _, delay = watching.events.delays._failed[row.name]
                 assert delay == delays.FIRST_DELAY * 2 ** (count - 1)
                 watching.events.delays._failed[row.name] = 0.0, delay  # as if it had passed
@@ -1385,7 +1434,7 @@ def assert_each_is_answered_once(watched, hand_ins, students=4):
         newest = text_of(hand_ins[student - students].feedback())
         assert "You handed in a newer one" not in newest
     with HandInStore(watched.course.output_folder / "watch.db") as rows:
-        assert rows.in_state(State.WAITING) == [] and rows.unanswered() == []
+        assert rows.in_state(State.WAITING) == [] and rows.unpublished() == []
         assert len(rows.names) == len(hand_ins)
     assert list((watched.course.submitted / ".waiting").iterdir()) == []
     assert not list((watched.exchange / "feedback").glob("*-tmp.html"))

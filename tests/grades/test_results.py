@@ -279,13 +279,15 @@ def test_a_folder_with_the_name_of_a_record_stops_nothing(tmp_path):
 
 def test_the_history_of_thousands_of_submissions_has_a_limit(tmp_path):
     path = tmp_path / "grade.json"
-    whole = {**OLD, "evidence": ["a text of any length"], "requests": []}
+    texts = ["a text of any length"]
+    whole = {**OLD, "evidence": texts, "repairs": texts, "requests": []}
     whole.pop("history")
     numbered = [{**whole, "seed": number} for number in range(records.MOST_RECORDS + 5)]
     path.write_text(json.dumps({**numbered[-1], "history": numbered[:-1]}), encoding="utf-8")
     earlier = history(path)
     assert [record["seed"] for record in earlier] == [0, *range(6, records.MOST_RECORDS + 5)]
-    assert [len(record["evidence"]) for record in earlier[-22:]] == [0, 0, *[1] * 20]
+    for name in ("evidence", "repairs"):
+        assert [len(record[name]) for record in earlier[-22:]] == [0, 0, *[1] * 20]
     assert all(map(records.parsed, earlier))
 
 

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import nbformat
 import psutil
@@ -20,15 +21,19 @@ from nbgrader.api import Gradebook
 from toy_course import toy_course
 
 from autograder.authoring.release import release
+from autograder.checking.words import Message
 from autograder.course import cores
 from autograder.course.config import Course
+from autograder.course.limits import Limits
 from autograder.grades import gradebook, reasons
 from autograder.grades.results import Kind
 from autograder.grading import backends, batch, worker
 from autograder.grading.executors import LocalExecutor
+from autograder.grading.options import Options
 from autograder.grading.session import Session
-from autograder.grading.submissions import Submission
+from autograder.grading.submissions import Submission, Unit
 from autograder.grading.worker import Worker
+from autograder.grading.worker_config import WorkerConfig
 
 pytestmark = pytest.mark.long
 
@@ -286,6 +291,36 @@ def test_a_worker_without_a_reader_ends_silently():
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "")
 
 
+def test_an_answer_that_cannot_be_sent_is_the_reason():
+    sent = []
+
+    def send(answer):
+        if answer == "too large":
+            raise MemoryError("no room")
+        sent.append(answer)
+
+    backends._send(SimpleNamespace(send=send), "too large")
+    (error,) = sent
+    assert isinstance(error, RuntimeError) and str(error) == "MemoryError: no room"
+
+
+@pytest.mark.parametrize(("size", "kind"), [(2, Kind.MALFORMED), (0, Kind.INFRASTRUCTURE)])
+def test_only_a_large_notebook_may_be_too_large_for_the_memory(course, monkeypatch, size, kind):
+    def fail(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(worker, "restore", fail)
+    exercise = course.exercises()[0]
+    cells = [nbformat.v4.new_markdown_cell("x" * (size * worker.MODERATE))]
+    data = nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode()
+    unit = Unit("ada", exercise.name, "01-toy.ipynb", data, Message(""), None, {})
+    config = WorkerConfig.for_course(course, [exercise], Limits(), sandbox=False)
+    grader = Worker(config, SimpleNamespace(start=lambda: None))
+    outcome = grader.grade(unit)
+    assert outcome.kind == kind
+    assert ("fit into memory" in str(outcome.reason)) == (kind == Kind.MALFORMED)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "threads"), [(1, [None]), (3, [1, 3, 1])])
 def test_a_worker_uses_one_thread_where_each_core_has_a_worker(monkeypatch, jobs, threads):
@@ -328,8 +363,11 @@ def test_grading_again_keeps_a_grade_on_which_the_grader_fails(course, tmp_path,
     before = {record.student: record.score for record in list(graded(course, into, 2))[-1].records}
     with monkeypatch.context() as patch:
         patch.setattr(batch.Batch, "_outcome", fault)
-        records = list(graded(course, into, 2, force=True))[-1].records
+        records = list(graded(course, into, 2, options=Options(force=True)))[-1].records
         assert [record.kind for record in records] == [Kind.INFRASTRUCTURE] * 2
+        # Also if the exercise was released again since.
+        patch.setattr(batch.seeds, "version_of", lambda exercise: "of a newer release")
+        list(graded(course, into, 2))
     last = list(graded(course, into, 2))[-1]
     assert last.kept == 2
     assert {record.student: record.score for record in last.records} == before
@@ -359,7 +397,13 @@ def test_work_is_graded_again_if_the_gradebook_has_other_points(course, tmp_path
     assert session.kept == 2
     (again,) = [record for record in session.records if record.history]
     assert (again.student, again.score) == (records[0].student, records[0].score)
-    assert list(graded(course, into, 3))[-1].kept == 3
+    (line,) = session.not_in_gradebook()
+    assert line.startswith("1 submission was graded again, because the gradebook ")
+    last = list(graded(course, into, 3))[-1]
+    assert (last.kept, last.not_in_gradebook()) == (3, [])
+    (into / "gradebook.db").unlink()
+    (line,) = list(graded(course, into, 3))[-1].not_in_gradebook()
+    assert line.startswith("3 submissions were graded again, because the gradebook ")
 
 
 @pytest.mark.slow

@@ -696,7 +696,7 @@ def of_two(first_gpus=0, **more):
     """A cluster of two workers that never answer."""
     pool = cluster.Cluster.__new__(cluster.Cluster)
     pool.__dict__.update(
-        client=Silent(), number=0, digest="d", submitted={}, homeless=deque(), answers=deque(),
+        client=Silent(), number=0, digest="d", submitted={}, unassigned=deque(), answers=deque(),
         on_gpus=set(),
         finished=queue.SimpleQueue(), next_look=float("inf"), gpus_are_gone=False, **more,
         workers={name: cluster._Worker(name, name, 1, n, True) for name, n in (("one", first_gpus), ("two", 0))},
@@ -736,7 +736,7 @@ def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
     job, answer = pool.answers.popleft()
     assert job.key == 0 and isinstance(answer, WorkerDied) and not pool.answers
     assert (
-        [job.key for job in pool.homeless] == [2]
+        [job.key for job in pool.unassigned] == [2]
         and len(pool.submitted) == 2
         and set(pool.workers) == {"two"}
     )

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -19,6 +20,7 @@ from autograder.checking.subject import Stopwatch
 from autograder.course.cells import is_check, points_of
 from autograder.course.config import ROOT
 from autograder.grades.results import Kind
+from autograder.grading import judge
 from autograder.grading.remote import CourseCheckError
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.guest import Ended, Guest
@@ -969,3 +971,15 @@ def test_the_last_message_of_a_keeper_is_read_after_an_unread_question():
     keepers.send(b'{"ended": "exit", "code": 3}')
     keepers.close()
     assert asked() == {"ended": "exit", "code": 3} == asked()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["tl.load?", "%timeit 1", "!ls", "x = (7\n     % 3)"],
+    ids=["help", "magic", "shell", "%"],
+)
+def test_a_cell_with_a_line_of_ipython_still_tells_what_it_defines(line):
+    cell = nbformat.v4.new_code_cell(f"{line}\n\ndef add(a, b):\n    return a + b\n")
+    host = SimpleNamespace(cells_run=[cell])
+    (definition, *_) = judge.Judge.code_of(host, "add")
+    assert definition.name == "add"

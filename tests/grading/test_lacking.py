@@ -57,8 +57,8 @@ def on(guests, toy):
     with asking(guests, toy) as run:
         judge = run("")
 
-        def cell(source, goes_on=True):
-            message = {"op": "cell", "goes_on": goes_on}
+        def cell(source, skip_missing=True):
+            message = {"op": "cell", "skip_missing": skip_missing}
             return judge.notebook.guest.request(message, [source.encode()])[0].get("lacking")
 
         cell(USED + "def used(what):\n    return eval(what)")
@@ -125,7 +125,7 @@ def test_python_answers_as_it_does_elsewhere(on, source):
 def test_a_locked_cell_stops_as_it_does_elsewhere(on, source):
     judge, cell = on
     cell("after = 0")
-    assert cell(f"{source}\nafter = 1", goes_on=False) is None
+    assert cell(f"{source}\nafter = 1", skip_missing=False) is None
     assert judge.lookup("after") == 0
 
 

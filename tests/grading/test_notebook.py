@@ -1023,3 +1023,11 @@ def test_long_cells_of_a_students_own_are_not_parsed(tmp_path, monkeypatch):
     assert all(len(each.source) < 1000 for each in parsed)
     monkeypatch.setattr(notebook, "MOST_COMPARED", 10**6)
     assert notebook.is_as_given(exercise, data)
+
+
+def test_a_long_cell_in_place_of_a_locked_one_is_not_taken_apart(monkeypatch):
+    """Fifty megabytes of words would fill a worker's memory."""
+    locked = nbformat.v4.new_code_cell("check()")
+    long = nbformat.v4.new_code_cell("a " * (own_cells.MOST_CODE // 2 + 1))
+    monkeypatch.setattr(notebook, "without_language", pytest.fail)
+    assert not notebook._same_code(locked, long)

@@ -188,6 +188,12 @@ CASES = [
         Kind.RIGHT,
         edit=with_pictures,
     ),
+    adds(
+        "attachments-that-are-none",
+        "attaches 20,000 things that are no pictures to a text cell",
+        "My notes.",
+        attachments={f"{number}.png": {} for number in range(20_000)},
+    ),
     displays(
         "many-small-displays",
         "displays 20,000 small things",

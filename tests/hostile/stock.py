@@ -38,7 +38,7 @@ from traitlets.config import Config, PyFileConfigLoader
 from autograder.authoring import json_entries
 from autograder.authoring.release import release
 from autograder.course.config import ROOT, Course
-from autograder.sandbox.inside import kernel
+from autograder.sandbox.inside import linux
 from hostile import CASES, GROUPS, TOY
 from hostile.case import ALL, NEIGHBOUR, RIGHT, TOKEN, WORK, live, save
 
@@ -107,7 +107,7 @@ def grade(root, student, results, plain):
     os.setsid()
     os.chdir(root)
     if plain:
-        kernel.drop_capabilities()
+        linux.drop_capabilities()
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     with (root.parent / "log.txt").open("w") as log:

@@ -320,7 +320,7 @@ def test_kernels_are_timed_where_guests_can_use_a_gpu(course, monkeypatch):
     def mode(**faults):
         return race.mode_of(
             WorkerConfig(
-                str(course.root), (NAME,), Limits(), faults=tuple((works | faults).items())
+                str(course.root), (NAME,), Limits(), trial_results=tuple((works | faults).items())
             )
         )
 

@@ -180,6 +180,14 @@ def test_a_picture_that_cannot_be_shown_becomes_a_line(attachments, name):
     assert "My proof" in shown and "hostile_mark" not in shown and not cell.get("attachments")
 
 
+def test_a_notebook_full_of_pictures_that_are_none_has_few_lines_about_them():
+    cells = [new_markdown_cell("My proof") for _ in range(3)]
+    for cell in cells:
+        cell["attachments"] = {f"{number}": {} for number in range(1000)}
+    assert len(outputs.clean_markdown(cells, LIMITS)) == outputs.MOST_NOTES + 1
+    assert not any(cell.get("attachments") for cell in cells)
+
+
 def test_a_picture_is_what_its_bytes_are():
     attachments, notes = outputs.clean_attachments({"a.png": {"image/png": JPEG}}, LIMITS)
     assert (attachments, notes) == ({"a.png": {"image/jpeg": JPEG}}, [])

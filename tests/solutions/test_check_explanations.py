@@ -18,7 +18,7 @@ def message_of(exercise, subject, function):
     """Return what the first failed check of a function found out."""
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == exercise]
     results = loader.load(folder).suite.examine(subject, function, 1, SEED).results
-    first = next(result for result in results if result.status.does_not_hold)
+    first = next(result for result in results if result.status.is_unmet)
     return str(first.relation)
 
 

@@ -22,7 +22,7 @@ SOON = 0.04  # seconds: a look so soon after the last is made only when the judg
 LONGEST = 0.1  # seconds that one look may add; see Tally
 DEAD = b"X"
 RUNNING = b"R"
-UNWAKEABLE = b"D"
+UNINTERRUPTIBLE = b"D"
 
 
 def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn:
@@ -43,7 +43,7 @@ def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn
 def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[str, Any]:
     """Count until the guest ends, or must; return why."""
     # The guest begins with the same memory as this process, which does not count.
-    most = _counted_in_full("self") + (limits["memory_mb"] << 20)
+    most = _rss_bytes("self") + (limits["memory_mb"] << 20)
     tally = Tally(LONGEST)
     processes = Processes()
     seen = time.monotonic()
@@ -131,7 +131,7 @@ class Processes:
             threads = int(fields[17])
             # The state above is that of the main thread, which may wait for another one.
             running = running or state == RUNNING or (threads > 1 and _has_running_thread(name))
-            disk |= state == UNWAKEABLE
+            disk |= state == UNINTERRUPTIBLE
             # Its own, and those of its children that have ended: user and system.
             ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
         # The first process of a namespace gets the children of those that have ended.
@@ -159,10 +159,10 @@ class Processes:
         What is mapped of files in the scratch space counts as memory here, although those have a
         limit besides.
         """
-        roughly = sum(_counted_in_full(name) for name in _names()) + _sockets() * self._socket_bytes
+        roughly = sum(_rss_bytes(name) for name in _names()) + _sockets() * self._socket_bytes
         if roughly <= most:
             return roughly
-        return sum(_counted_in_part(name) for name in _names()) + _sockets() * self._socket_bytes
+        return sum(_pss_bytes(name) for name in _names()) + _sockets() * self._socket_bytes
 
 
 def _names() -> list[str]:
@@ -191,18 +191,16 @@ def _last_pid() -> bytes:
         return file.read().split()[-1]
 
 
-def _counted_in_full(name: str) -> int:
+def _rss_bytes(name: str) -> int:
     """Return a process's memory without the files that it maps: fast, but too much after a fork."""
     return _fields(f"/proc/{name}/status", b"RssAnon:", b"RssShmem:")
 
 
-def _counted_in_part(name: str) -> int:
+def _pss_bytes(name: str) -> int:
     """Return a process's memory with its part of what several share: slow, so asked only near
     the limit.
     """
-    return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _counted_in_full(
-        name
-    )
+    return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _rss_bytes(name)
 
 
 def _fields(path: str, *names: bytes) -> int:
@@ -225,7 +223,7 @@ def _sockets() -> int:
 def socket_bytes() -> int:
     """Return how much the kernel may keep for one socket: it does not say how much it does.
 
-    A guest cannot have larger buffers than these (see seccomp.py and kernel.bound_tcp_buffers).
+    A guest cannot have larger buffers than these (see seccomp.py and linux.bound_tcp_buffers).
     """
     most = 0
     for name in ("wmem_default", "rmem_default"):

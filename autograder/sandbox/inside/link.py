@@ -23,18 +23,19 @@ class Link:
 
     def receive(self) -> tuple[dict[str, Any], list[memoryview]]:
         """Wait for one frame; end when the other side is gone."""
-        text, size = wire.lengths(self._exactly(wire.HEAD.size))
-        whole = memoryview(self._exactly(text + size))
+        text, size = wire.lengths(receive_exactly(self.connection, wire.HEAD.size))
+        whole = memoryview(receive_exactly(self.connection, text + size))
         return wire.unpack(bytes(whole[:text]), whole[text:])
 
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray(size)
-        view = memoryview(data)
-        got = 0
-        while got < size:
-            count = self.connection.recv_into(view[got:])
-            if not count:
-                # Not `sys.exit`: a student's code could catch that, or go on at the exit.
-                os._exit(0)
-            got += count
-        return bytes(data)
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """Return the next bytes of a connection; end this process when the other side is gone."""
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            # Not `sys.exit`: a student's code could catch that, or go on at the exit.
+            os._exit(0)
+        view = view[count:]
+    return bytes(data)

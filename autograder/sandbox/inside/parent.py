@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from autograder.sandbox.inside import keeper, kernel, seccomp
+from autograder.sandbox.inside import keeper, linux, seccomp
 
 SCRATCH = "/scratch"
 SHARED_FILES = 1000  # in /dev/shm
@@ -161,7 +161,7 @@ def large_pages() -> None:
         first_page = (start + LARGE_PAGE - 1) // LARGE_PAGE * LARGE_PAGE
         last_page = end // LARGE_PAGE * LARGE_PAGE
         if last_page > first_page:
-            kernel.use_large_pages(first_page, last_page, LARGE_PAGE)
+            linux.use_large_pages(first_page, last_page, LARGE_PAGE)
 
 
 def fork_guest(
@@ -175,13 +175,13 @@ def fork_guest(
 ) -> None:
     """Fork a guest into namespaces of its own; return in the parent only."""
     uid, gid = os.getuid(), os.getgid()
-    if kernel.clone(kernel.GUEST_NAMESPACES):
+    if linux.clone(linux.GUEST_NAMESPACES):
         return
     try:
         worker.close()  # it brings the sockets of other guests
         # The parent ignores it, and then the kernel would keep no exit code for the keeper.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        kernel.enter_guest(uid, gid, _folders(limits))
+        linux.enter_guest(uid, gid, _folders(limits))
         os.chdir(SCRATCH)
         # The one that bubblewrap made is covered by the new scratch space.
         os.mkdir(os.environ["TMPDIR"])
@@ -206,7 +206,7 @@ def _folders(limits: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return the folders in memory that a guest may write to: MB and files of each."""
     return {
         SCRATCH: (limits["disk_mb"], limits["files"]),
-        kernel.SHARED_MEMORY: (limits["shared_mb"], SHARED_FILES),
+        linux.SHARED_MEMORY: (limits["shared_mb"], SHARED_FILES),
     }
 
 
@@ -242,8 +242,8 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # Last, and in this order: see `drop_capabilities`.
-    kernel.drop_capabilities()
-    kernel.load_filter(filter_program)
+    linux.drop_capabilities()
+    linux.load_filter(filter_program)
 
 
 def _data_so_far() -> int:
@@ -280,7 +280,7 @@ def serve_channel(
     workers, which run at the same time, cannot find each other there.
     """
     # Before any guest: a guest's namespaces are made inside of these.
-    kernel.enter_channel()
+    linux.enter_channel()
     if core is not None:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})
@@ -325,7 +325,7 @@ def main(
     has_gpu, is_plain = gpu == "gpu", plain == PLAIN
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)
-    kernel.keep_memory()
+    linux.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
     if is_plain:  # a package that a course adds may start threads as it is imported
         others = [name for name in others if _is_torch(name)]

@@ -149,7 +149,7 @@ class Responder:
         A student's cell continues without what is missing here, and the reply names that.
         """
         self.outputs.begin()
-        self.shell.lacking = Lacking() if message.get("goes_on") else None
+        self.shell.lacking = Lacking() if message.get("skip_missing") else None
         source = bytes(blobs[0]).decode()
         if self.seed is not None and "torch" in source:
             self.seed_torch()

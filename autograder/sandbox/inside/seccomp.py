@@ -17,7 +17,7 @@ import tempfile
 import textwrap
 from typing import Any
 
-from autograder.sandbox.inside import kernel
+from autograder.sandbox.inside import linux
 
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "syscalls.txt")
 
@@ -109,11 +109,11 @@ def filter_program() -> bytes:
 
     # All other new namespaces need a capability, which a guest can get only in a new user
     # namespace.
-    add(pyseccomp.ALLOW, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, kernel.CLONE_NEWUSER, 0))
+    add(pyseccomp.ALLOW, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, linux.CLONE_NEWUSER, 0))
     add(
         refuse,
         "clone",
-        pyseccomp.Arg(0, pyseccomp.MASKED_EQ, kernel.CLONE_NEWUSER, kernel.CLONE_NEWUSER),
+        pyseccomp.Arg(0, pyseccomp.MASKED_EQ, linux.CLONE_NEWUSER, linux.CLONE_NEWUSER),
     )
     for level in OPTION_LEVELS:
         add(pyseccomp.ALLOW, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, level))

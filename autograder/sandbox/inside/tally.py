@@ -45,7 +45,7 @@ class Tally:
         self.longest = longest
         self.cpu = self.idle = self.disk_seconds = 0.0
         self._totals = [0.0, 0.0, 0.0]
-        self._middle = 0.0
+        self._median = 0.0
 
     def add(self, look: Look, elapsed: float) -> None:
         """Take account of a look, so many seconds after the last."""
@@ -74,6 +74,6 @@ class Tally:
         they have been counted.
         """
         self._totals = [*self._totals[1:], total]
-        before = self._middle
-        self._middle = sorted(self._totals)[1]
-        return max(0.0, self._middle - before)
+        before = self._median
+        self._median = sorted(self._totals)[1]
+        return max(0.0, self._median - before)

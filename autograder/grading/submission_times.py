@@ -18,8 +18,8 @@ AGO = re.compile(r"(\d{1,6}) ?([mhdw])")
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def moment(since: str, now: datetime | None = None) -> datetime:
-    """Return a given time: a date, with or without a time of day, or how long ago it is.
+def parse_since(since: str, now: datetime | None = None) -> datetime:
+    """Return the time that `--since` gives: a date, a date and time, or how long ago it is.
 
     Without a time zone, it is in this machine's.
 
@@ -45,7 +45,7 @@ def moment(since: str, now: datetime | None = None) -> datetime:
     return time
 
 
-def handed_in(submission: Submission) -> datetime:
+def submitted_at(submission: Submission) -> datetime:
     """Return when a submission was submitted: by its `timestamp.txt`, or else when its notebook was
     last written.
 

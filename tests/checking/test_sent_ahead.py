@@ -1,4 +1,4 @@
-"""Calls that a check foresees: they go to a guest in one message, and come out as if each had
+"""Calls that a check sends ahead: they go to a guest in one message, and come out as if each had
 been made alone.
 """
 
@@ -92,7 +92,7 @@ def under_test(judge, name):
     return Subject(name, judge.lookup(name))
 
 
-def test_foreseen_calls_are_one_message_with_the_same_results(judge):
+def test_calls_sent_ahead_are_one_message_with_the_same_results(judge):
     alone, together = under_test(judge, "half"), under_test(judge, "half")
     cases = [(np.arange(3.0),), (np.ones((2, 2)),)]
     expected = [alone(*case) for case in cases]
@@ -118,7 +118,7 @@ def test_an_error_belongs_to_its_call(judge):
     assert judge.sent.count("several") == 1 and "call" not in judge.sent
 
 
-def test_another_call_than_was_foreseen_is_made_and_the_rest_forgotten(judge):
+def test_another_call_than_was_sent_ahead_is_made_and_the_rest_forgotten(judge):
     half = under_test(judge, "half")
     cases = [(np.ones(1),), (np.ones(2),)]
     half.ahead(cases)
@@ -177,7 +177,7 @@ def test_where_the_function_lives_here_nothing_is_called_before_its_time():
     assert subject(1) == 1 and calls == [1]
 
 
-def test_what_a_check_makes_around_a_function_is_asked_without_being_foreseen():
+def test_what_a_check_makes_around_a_function_is_asked_without_being_sent_ahead():
     expect_dtypes(lambda X: 2 * X, np.ones((2, 3)))
     expect_all_agree(lambda X: 2 * X, lambda X: X + X, [[np.ones((2, 3))]])
     with pytest.raises(Failed, match="float64"):
