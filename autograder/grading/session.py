@@ -116,6 +116,8 @@ class Session:
         How many were submitted before `since`.
     renewed : int
         How many of the kept ones got a new page, because the gradebook has changed.
+    not_in_gradebook : int
+        How many had a grade that the gradebook has no longer, and were graded again.
     seconds : dict
         Where the time went: submissions, total seconds, and seconds by phase, added up over all
         workers.
@@ -172,6 +174,7 @@ class Session:
         self.records: list[Record] = []
         self.kept = 0
         self.renewed = 0
+        self.not_in_gradebook = 0
         self.seconds: dict[str, Any] = {}
         self.warn: Callable[[str], None] = lambda line: None
         self._open = contextlib.ExitStack()
@@ -269,9 +272,9 @@ class Session:
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 
-    def not_in_gradebook(self) -> list[str]:
+    def lost(self) -> list[str]:
         """Return a sentence on submissions whose grades the gradebook had no longer."""
-        count = self.batch.not_in_gradebook
+        count = self.not_in_gradebook
         if not count:
             return []
         were = f"{count} submissions were" if count > 1 else "1 submission was"
@@ -287,6 +290,7 @@ class Session:
         """
         for step, record, kept in self.batch.run(self.submissions):
             if step == "graded":
+                self.not_in_gradebook = self.batch.not_in_gradebook
                 self.records.append(record)
                 self.kept += kept
             else:

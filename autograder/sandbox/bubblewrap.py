@@ -73,7 +73,7 @@ def missing() -> list[str]:
     if lacks:
         return lacks
     with tempfile.TemporaryDirectory() as folder:
-        probe = command([*python(), "kernel.probe"], [folder])
+        probe = command([*python(), "linux.probe"], [folder])
         try:
             run = subprocess.run(probe, capture_output=True, text=True, timeout=PROBE_SECONDS)
         except subprocess.TimeoutExpired:

@@ -397,12 +397,12 @@ def test_work_is_graded_again_if_the_gradebook_has_other_points(course, tmp_path
     assert session.kept == 2
     (again,) = [record for record in session.records if record.history]
     assert (again.student, again.score) == (records[0].student, records[0].score)
-    (line,) = session.not_in_gradebook()
+    (line,) = session.lost()
     assert line.startswith("1 submission was graded again, because the gradebook ")
     last = list(graded(course, into, 3))[-1]
-    assert (last.kept, last.not_in_gradebook()) == (3, [])
+    assert (last.kept, last.lost()) == (3, [])
     (into / "gradebook.db").unlink()
-    (line,) = list(graded(course, into, 3))[-1].not_in_gradebook()
+    (line,) = list(graded(course, into, 3))[-1].lost()
     assert line.startswith("3 submissions were graded again, because the gradebook ")
 
 
