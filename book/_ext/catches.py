@@ -15,7 +15,7 @@ own checks.
 * `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of
   its functions there.
 * `{catches-measured}` lists the checks that take the word of the student's process, by exercise and
-  function.
+  function; `grading` registers it, whose page shows it.
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
 The pages of the exercises are written before the book is read, from the list of the exercises: they
@@ -490,6 +490,5 @@ def setup(app):
     app.add_directive("catches-told", ToldDirective)
     app.add_directive("catches-unseen", UnseenDirective)
     app.add_directive("catches-pages", PagesDirective)
-    app.add_directive("catches-measured", MeasuredDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

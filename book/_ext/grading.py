@@ -13,6 +13,7 @@ import json
 import re
 from pathlib import Path
 
+from catches import MeasuredDirective
 from corpus import table
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -131,4 +132,5 @@ def _tables():
 def setup(app):
     app.add_directive("limits", LimitsDirective)
     app.add_directive("benchmarks", BenchmarksDirective)
+    app.add_directive("catches-measured", MeasuredDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
