@@ -256,7 +256,7 @@ def _report_grades(
             _show_grades(course, session)
     # With --pending, submissions that this machine cannot settle were not graded at all.
     pending = Pending([*session.records, *session.pending.elsewhere], session.executor)
-    for line in [*pending.sentences(), *session.misfiled(), *session.lost()]:
+    for line in [*pending.sentences(), *session.misfiled(), *session.missing_grades()]:
         warn(line)
 
 

@@ -272,7 +272,7 @@ class Session:
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 
-    def lost(self) -> list[str]:
+    def missing_grades(self) -> list[str]:
         """Return a sentence on submissions whose grades the gradebook had no longer."""
         count = self.not_in_gradebook
         if not count:

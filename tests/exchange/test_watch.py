@@ -238,13 +238,13 @@ def test_times_in_the_future_hold_no_one_back(tmp_path):
     """They were written while the clock was ahead. What comes later is newer."""
     now = time.time()
     with HandInStore(tmp_path / "watch.db") as hand_ins:
-        for name, state in [("a", State.GRADED), ("b", State.WAITING)]:
-            ahead = now + 86_400
+        for name, state, hours in [("a", State.GRADED, 25), ("b", State.WAITING, 24)]:
+            ahead = now + 3600 * hours
             hand_ins.keep(HandInRow(name, "ada", name, state, arrived=ahead, graded=ahead))
     with HandInStore(tmp_path / "watch.db") as hand_ins:
         rows = [*hand_ins.in_state(State.GRADED), *hand_ins.in_state(State.WAITING)]
-        times = [moment for row in rows for moment in (row.arrived, row.graded)]
-        assert len(times) == 4 and all(now <= moment <= time.time() for moment in times)
+        graded, waiting = [(row.arrived, row.graded) for row in rows]
+        assert now <= min(waiting) < min(graded) <= max(graded) < now + 60
     folders = hand_in_folders.HandInFolders(tmp_path / "submitted")
     folder = folders.submission_folder("ada", "1")
     folder.mkdir(parents=True)
@@ -256,14 +256,13 @@ def test_times_in_the_future_hold_no_one_back(tmp_path):
 
 
 def test_a_clock_that_is_set_back_moves_no_hand_in_to_the_future(watched, monkeypatch):
-    watched.submit("ada")
     with watched.watch() as watching:
         now = time.time()
         watching.hand_ins.keep(HandInRow("1", "ben", "01-toy", arrived=now + 50))
         monkeypatch.setattr(time, "time", lambda: now - 3600)
         watching._note_clock()
         (row,) = watching.hand_ins.in_state(State.WAITING)
-        assert row.arrived == now - 3600
+        assert row.arrived == pytest.approx(now - 3600, abs=1)
 
 
 # Taking, without grading.

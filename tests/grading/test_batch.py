@@ -397,12 +397,12 @@ def test_work_is_graded_again_if_the_gradebook_has_other_points(course, tmp_path
     assert session.kept == 2
     (again,) = [record for record in session.records if record.history]
     assert (again.student, again.score) == (records[0].student, records[0].score)
-    (line,) = session.lost()
+    (line,) = session.missing_grades()
     assert line.startswith("1 submission was graded again, because the gradebook ")
     last = list(graded(course, into, 3))[-1]
-    assert (last.kept, last.lost()) == (3, [])
+    assert (last.kept, last.missing_grades()) == (3, [])
     (into / "gradebook.db").unlink()
-    (line,) = list(graded(course, into, 3))[-1].lost()
+    (line,) = list(graded(course, into, 3))[-1].missing_grades()
     assert line.startswith("3 submissions were graded again, because the gradebook ")
 
 
