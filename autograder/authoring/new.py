@@ -22,7 +22,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
         If it has a book, with entries of chapters, the chapter is made; otherwise only the
         exercise.
     name : str
-        Such as 13-sparse-attention.
+        Such as 15-sparse-attention.
     exercise_only : bool
         Whether to make only the exercise in any case.
 

@@ -16,9 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from autograder.authoring import published
+from autograder.authoring import handout, published
 from autograder.checking import files, machine
-from autograder.course import archive, catalogs
+from autograder.course import archive, catalogs, deadlines
 from autograder.course.config import CONFIG, Course, Exercise
 from autograder.course.seeds import digest_of
 
@@ -30,6 +30,15 @@ TOOLS = [
 ]
 TOOLS += [HERE / name for name in ("syntax.py", "sentences.py")]
 TOOLS += [HERE.parent / "course" / name for name in ("cells.py", "imports.py")]
+BUILDERS = (
+    "handout",
+    "packages",
+    "published",
+    "regrade",
+    "release",
+    "source",
+    "translations",
+)
 PACKAGES = ("numpy", "torch")
 DIGITS = 16
 
@@ -166,16 +175,9 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
     """Return fingerprints of a release's sources and of its results; the gradebook also has
     them.
     """
-    tools = [
-        HERE / "release.py",
-        HERE / "source.py",
-        HERE / "packages.py",
-        HERE / "published.py",
-        HERE / "translations.py",
-        Path(catalogs.__file__),
-        published.TEMPLATE,
-        Path(archive.__file__),
-    ]
+    tools = [HERE / f"{name}.py" for name in BUILDERS]
+    tools += [Path(catalogs.__file__), Path(archive.__file__)]
+    tools += [published.TEMPLATE, handout.TEMPLATE]
     products = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
     sources = [
         exercise.solution,
@@ -184,7 +186,9 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
         *tools,
         *catalogs.files(course.root),
     ]
+    due = deadlines.read(course).due.get(exercise.name)
     return {
+        "due": str(due),
         "from": _digest(sources, without=_products(exercise.solution)),
         "made": _digest([exercise.released, *products]),
         "gradebook": str(course.gradebook.exists()),

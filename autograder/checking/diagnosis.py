@@ -476,8 +476,8 @@ def _behaves_like(check: Check, wrong: Any, seed: int, redrawn: Attempt) -> bool
 
 
 def reference_answer(right_answers: Sequence[Any]) -> Any:
-    """Return the right answer that others are compared with: the first one from which `answers.
-    families` makes families, or else the first; None without any.
+    """Return the right answer that others are compared with: the first one from which
+    `answers.families` makes families, or else the first; None without any.
     """
     # `max` returns the first of equals.
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)

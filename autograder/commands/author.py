@@ -112,7 +112,7 @@ def _build(course: Course, exercises: list[Exercise]) -> None:
 
 def new(
     name: Annotated[
-        str, typer.Argument(help="The new name, such as 13-sparse.", show_default=False)
+        str, typer.Argument(help="The new name, such as 15-sparse.", show_default=False)
     ],
     exercise_only: Annotated[
         bool, typer.Option("--exercise-only", help="Make no chapter of the book.")

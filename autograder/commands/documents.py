@@ -189,7 +189,7 @@ def _row(row: "SubmissionRow") -> dict[str, Any]:
 
 
 def of_findings(findings: Iterable["Finding"]) -> dict[str, Any]:
-    """Return what `doctor` found, each item with its state: ok, missing or optional."""
+    """Return what `doctor` found; the state of an item is ok, missing, unsafe or optional."""
     return {
         "findings": [
             {

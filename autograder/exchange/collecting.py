@@ -7,14 +7,12 @@ from pathlib import Path
 from autograder.course import locks
 from autograder.course.config import Course, UserError
 from autograder.course.limits import Limits
-from autograder.course.text_files import read_text
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import inbound
 from autograder.exchange.delays import is_general
 from autograder.exchange.hand_in_folders import HandInFolders
-from autograder.exchange.inbound import Entry, HandIn, HandInRefused, Unfinished
+from autograder.exchange.inbound import Entry, HandIn, HandInRefused, Unfinished, Unreadable
 from autograder.exchange.watch import LOCK
-from autograder.grading.submissions import SECRET
 from autograder.sanitize import text
 
 MOST_TRIED = 5
@@ -76,6 +74,9 @@ def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "")
                 try:
                     hand_in = inbound.read(folder, entry, limit, owner_of)
                     _write(hand_in, folders, collected)
+                except Unreadable as error:
+                    # An older one must not count in its place.
+                    collected.refused.append((entry.name, str(error)))
                 except Exception as error:  # one that fails keeps no other from being taken
                     collected.refused.append((entry.name, _reason(error)))
                     continue
@@ -104,7 +105,7 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
 
 def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> None:
     student, exercise = hand_in.entry.student, hand_in.entry.exercise
-    present = read_text(folders.submission_folder(student, exercise) / SECRET)
+    present = folders.secret_of(student, exercise)
     # The same secret is the same hand-in: each `submit` of nbgrader makes a new one.
     is_there = bool(hand_in.secret) and hand_in.secret == present
     if is_there or folders.is_newer(student, exercise, hand_in.secret, hand_in.submitted):

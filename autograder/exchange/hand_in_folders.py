@@ -77,7 +77,11 @@ class HandInFolders:
             return True
         placed = self.submission_folder(student, exercise)
         # Without a secret, nothing tells it from another submission of this student.
-        return placed.exists() and (not secret or read_text(placed / SECRET) == secret)
+        return placed.exists() and (not secret or self.secret_of(student, exercise) == secret)
+
+    def secret_of(self, student: str, exercise: str) -> str | None:
+        """Return the secret of the submission that is there; None if it has none."""
+        return read_text(self.submission_folder(student, exercise) / SECRET)
 
     def remove(self, name: str) -> None:
         """Remove a hand-in that waits and is not needed."""
@@ -93,7 +97,7 @@ class HandInFolders:
     def is_newer(self, student: str, exercise: str, secret: str, arrived: datetime) -> bool:
         """Tell whether the submission that is there is another one, submitted after `arrived`."""
         folder = self.submission_folder(student, exercise)
-        if secret and read_text(folder / SECRET) == secret:
+        if secret and self.secret_of(student, exercise) == secret:
             return False
         # The time in the file is UTC, without a zone.
         stamp = read_stamp(read_text(folder / STAMP))[0]

@@ -111,8 +111,7 @@ class HandInQueue:
 
     def _place(self, row: HandInRow) -> HandInRow | None:
         """Place a hand-in; return its row, or None if it is not to be graded."""
-        arrived = datetime.fromtimestamp(row.arrived, UTC)
-        if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
+        if self._is_outdated(row):
             self.leave(row, State.SUPERSEDED)
             return None
         # Before it is graded: after that, its own record makes it look like work done before.
@@ -120,6 +119,15 @@ class HandInQueue:
         row = self.hand_ins.keep(replace(row, attempt=is_new))
         self.folders.place(row.name, row.student, row.exercise)
         return row if self._has_copy(row) else None
+
+    def _is_outdated(self, row: HandInRow) -> bool:
+        """Tell whether the submission that is there was handed in later."""
+        secret = self.folders.secret_of(row.student, row.exercise)
+        known = self.hand_ins.with_secret(row.work, secret) if secret else []
+        if known:  # times of this database agree, even if a clock was wrong
+            return row.secret != secret and row.arrived < known[-1].arrived
+        arrived = datetime.fromtimestamp(row.arrived, UTC)
+        return self.folders.is_newer(row.student, row.exercise, row.secret, arrived)
 
     def _has_copy(self, row: HandInRow) -> bool:
         """Tell whether the copy of a hand-in is there. If someone removed it, forget the hand-in,

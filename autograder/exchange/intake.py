@@ -75,11 +75,14 @@ class Intake:
         whether there were any.
         """
         known, began = len(self.hand_ins.names), time.monotonic()
-        with self.events.trouble("exchange"), inbound.opened(self.folder) as folder:
-            try:
-                self._take_all(folder)
-            finally:
-                self._keep_refused()
+        with self.events.trouble("exchange"):
+            # Before what is new is compared with it.
+            self.hand_ins.limit_times()
+            with inbound.opened(self.folder) as folder:
+                try:
+                    self._take_all(folder)
+                finally:
+                    self._keep_refused()
         ended = time.monotonic()
         self.next_look = ended + max(EVERY, LOOK_SHARE * (ended - began))
         return len(self.hand_ins.names) > known
@@ -106,7 +109,7 @@ class Intake:
                     bytes_of[arrival.user] += self._counted_take(folder, arrival)
 
     def _counted_take(self, folder: int, arrival: Arrival) -> int:
-        """Take a hand-in, and count it for its user, except if a disk or the database fails."""
+        """Take a hand-in, and count it for its user, except if others would fail as well."""
         try:
             cost = self._take(folder, arrival.name)
         except Exception as error:

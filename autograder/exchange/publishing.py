@@ -112,17 +112,21 @@ class Publisher:
         notice = self._notice(row) if row.secret else None
         if notice is None or notice.version == row.published:
             return row
-        row = self._put(row, notice)
-        graded = self.hand_ins.of_work(row.work, State.GRADED)
-        with_page = [each for each in graded if each.published.startswith(PAGE)]
-        promised = [each for each in graded if each.published.startswith(LATER)]
-        if notice.text == PAGE:
-            for each in [*with_page[:-MOST_PAGES], *promised]:
-                self._put(each, Notice(OLDER))
         if notice.text == LATER:  # the due date was moved: earlier pages have points as well
-            for each in with_page:
+            # Before its own: until that is written, all of this is done again.
+            for each in self._graded_with(row, PAGE):
                 self._put(each, notice)
+        row = self._put(row, notice)
+        if notice.text == PAGE:
+            older = self._graded_with(row, PAGE)[:-MOST_PAGES]
+            for each in older + self._graded_with(row, LATER):
+                self._put(each, Notice(OLDER))
         return row
+
+    def _graded_with(self, row: HandInRow, notice: str) -> list[HandInRow]:
+        """Return the graded hand-ins of a row's work with this notice, the first ones first."""
+        graded = self.hand_ins.of_work(row.work, State.GRADED)
+        return [each for each in graded if each.published.startswith(notice)]
 
     def _put(self, row: HandInRow, notice: Notice) -> HandInRow:
         """Write the pages with a notice; return the row of the hand-in."""

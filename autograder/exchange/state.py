@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from autograder.course.config import UserError
-from autograder.exchange.inbound import MOST_SKEW
 
 FILE = "watch.db"
 BUSY_SECONDS = 5
@@ -133,7 +132,6 @@ class HandInStore:
         present = [name for _, name, *_ in self._database.execute("PRAGMA table_info(hand_ins)")]
         if tuple(present) != COLUMNS:
             raise ValueError(f"its columns are {', '.join(present)}")
-        self.limit_times()
         self.names.update(row.name for row in self._rows("1", []))
 
     def __enter__(self) -> "HandInStore":
@@ -157,7 +155,7 @@ class HandInStore:
         self.names.update(row.name for row in rows)
 
     def keep(self, row: HandInRow) -> HandInRow:
-        """Write a row in place of the one of its name; return it."""
+        """Write a row in place of the one of its name, whose time of arrival stays; return it."""
         self._write(row)
         self.names.add(row.name)
         return row
@@ -169,7 +167,12 @@ class HandInStore:
             row.published,
         ]  # fmt: skip
         marks = ", ".join("?" * len(COLUMNS))
-        self._database.execute(f"INSERT OR REPLACE INTO hand_ins VALUES ({marks})", values)  # noqa: S608
+        # The time of a known hand-in stays: `limit_times` may have changed it since it was read.
+        changes = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name != "arrived")
+        self._database.execute(
+            f"INSERT INTO hand_ins VALUES ({marks}) ON CONFLICT (name) DO UPDATE SET {changes}",  # noqa: S608
+            values,
+        )
 
     def forget(self, name: str) -> None:
         """Remove the row of this name."""
@@ -184,6 +187,10 @@ class HandInStore:
     def of_work(self, work: tuple[str, str], state: State) -> list[HandInRow]:
         """Return the hand-ins of a student and an exercise in a state, the first ones first."""
         return self._rows("student = ? AND exercise = ? AND state = ?", [*work, state])
+
+    def with_secret(self, work: tuple[str, str], secret: str) -> list[HandInRow]:
+        """Return the hand-ins of a student and an exercise with a secret, the first ones first."""
+        return self._rows("student = ? AND exercise = ? AND secret = ?", [*work, secret])
 
     def unpublished(self) -> list[HandInRow]:
         """Return the hand-ins in a final state for which nothing is published yet."""
@@ -207,27 +214,27 @@ class HandInStore:
 
     def count_graded(self, student: str, since: float) -> int:
         """Return how many hand-ins of a student were graded since then, with those that are no
-        attempt, and those on which the grader failed and that a newer one followed: each of them
-        takes the grader's time.
+        attempt, and with each try of those on which the grader failed and that a newer one
+        followed: each of them takes the grader's time.
         """
         asked = (
-            "SELECT count(*) FROM hand_ins "
-            "WHERE student = ? AND graded > ? AND (state = ? OR state = ? AND tries > 0)"
+            "SELECT coalesce(sum(CASE state WHEN ? THEN 1 WHEN ? THEN tries ELSE 0 END), 0) "
+            "FROM hand_ins WHERE student = ? AND graded > ?"
         )
-        values = [student, since, State.GRADED, State.SUPERSEDED]
+        values = [State.GRADED, State.SUPERSEDED, student, since]
         return int(self._database.execute(asked, values).fetchone()[0])
 
     def limit_times(self) -> None:
-        """Let what came while the clock was ahead count as come just now, in the same order."""
-        now = time.time()
-        for column in ("arrived", "graded"):
-            # The clock may be wrong now, and right before: so the order must stay. A second becomes
-            # a microsecond.
-            self._database.execute(
-                f"UPDATE hand_ins SET {column} = ? + 1e-6 * ({column} - ?) "  # noqa: S608
-                f"WHERE {column} > ?",
-                [now, now, now + MOST_SKEW.total_seconds()],
-            )
+        """Let no hand-in have a time of the future, as after a clock was set back: it counts as
+        come just now. The order stays.
+        """
+        # The clock may be wrong now, and right before. A second becomes a microsecond.
+        self._database.execute(
+            "UPDATE hand_ins SET arrived = min(arrived, :now + 1e-6 * (arrived - :now)), "
+            "graded = min(graded, :now + 1e-6 * (graded - :now)) "
+            "WHERE arrived > :now OR graded > :now",
+            {"now": time.time()},
+        )
 
     def _rows(self, condition: str, values: Iterable[object]) -> list[HandInRow]:
         columns = ", ".join(COLUMNS)

@@ -48,10 +48,11 @@ class WarmExecutor(LocalExecutor):
         warn: Callable[[str], None],
     ) -> WorkerConfig:
         """Return the configuration with the sandbox; what was tried once for one counts again."""
-        key = worker_config, _files_of(worker_config)
+        # What a submission imports changes nothing in it.
+        key = replace(worker_config, imports=()), _files_of(worker_config)
         if key not in self._settled:
             self._settled = {key: super().configure(worker_config, wanted, fall_back, warn)}
-        return self._settled[key]
+        return replace(self._settled[key], imports=worker_config.imports)
 
     def open(self, worker_config: WorkerConfig, soon: bool) -> None:
         """Make the warm parent, unless there is one that serves this configuration as well."""

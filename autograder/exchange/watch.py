@@ -21,7 +21,6 @@ from autograder.exchange.delays import Delays
 from autograder.exchange.event_log import TROUBLES, EventLog, Say
 from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.hand_in_queue import HandInQueue
-from autograder.exchange.inbound import MOST_SKEW
 from autograder.exchange.intake import EVERY, Intake
 from autograder.exchange.publishing import Publisher
 from autograder.exchange.running_batch import JOIN_AFTER, RunningBatch
@@ -87,7 +86,6 @@ class Watch:
         self.events = EventLog(say, Delays())
         self.batch = RunningBatch(course, self.executor)
         self._retry_at = 0.0
-        self._clock = time.time() - time.monotonic()
         self._pause = FIRST_PAUSE
         self._published_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
@@ -142,7 +140,6 @@ class Watch:
         """Watch until `stopping` is set; `once` does what there is to do now, and ends."""
         while not self.stopping:
             began = time.monotonic()
-            self._note_clock()
             has_taken = self.intake.look()
             has_graded = self.grade()
             self.publish_due()
@@ -153,13 +150,6 @@ class Watch:
                 break
             while not once and not self.stopping and time.monotonic() < began + EVERY:
                 time.sleep(NAP)
-
-    def _note_clock(self) -> None:
-        """If the clock was set back, let no hand-in have a time of the future."""
-        clock = time.time() - time.monotonic()
-        if clock < self._clock - MOST_SKEW.total_seconds():
-            self.hand_ins.limit_times()
-        self._clock = clock
 
     # Grading.
 

@@ -26,13 +26,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autograder.course import cores, imports
 from autograder.course.config import UserError
 from autograder.grading.memory_limit import limit_memory
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
+
+if TYPE_CHECKING:
+    from autograder.grading.worker import Worker
 
 MOST_EXTRA_MEMORY = 1500 << 20
 """Memory that a guest can make a judge use, beyond its initial memory."""
@@ -298,15 +301,24 @@ def _serve(
     gc.collect()
     gc.freeze()
     while True:
-        method, arguments = jobs.get()
-        try:
-            answer = getattr(worker, method)(*arguments)
-        except Exception as error:  # a page that cannot be made; grading itself has no exceptions
-            answer = RuntimeError(f"{type(error).__name__}: {error}")
-        try:
-            _send(pipe, answer)
-        except OSError:  # the parent is gone, so this process also ends
-            os._exit(1)
+        _do_job(worker, pipe, *jobs.get())
+
+
+def _do_job(
+    worker: "Worker",
+    pipe: multiprocessing.connection.Connection,
+    method: str,
+    arguments: tuple[Any, ...],
+) -> None:
+    """Do one job, and send its answer. Neither stays in memory while the next job comes."""
+    try:
+        answer = getattr(worker, method)(*arguments)
+    except Exception as error:  # a page that cannot be made; grading itself has no exceptions
+        answer = RuntimeError(f"{type(error).__name__}: {error}")
+    try:
+        _send(pipe, answer)
+    except OSError:  # the parent is gone, so this process also ends
+        os._exit(1)
 
 
 def _send(pipe: multiprocessing.connection.Connection, answer: Any) -> None:
@@ -324,10 +336,11 @@ def _receive_jobs(
 ) -> None:
     """Take jobs as they come, so that the sender never waits for an answer to be read.
 
-    The process ends with its parent, no matter how that one ends.
+    The process ends with its parent, no matter how that one ends, and if it has no memory for a
+    job: the parent then gives the job to another worker.
     """
     while True:
         try:
             jobs.put(pipe.recv())
-        except (EOFError, OSError):
+        except BaseException:
             os._exit(1)

@@ -125,8 +125,12 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
-        # By exercise, read once for a class: the release's digest, and where requests may be.
-        self.release_digests: dict[str, str] = {}
+        # Now: of what is released while this runs, the grades are made again.
+        self.release_digests = {
+            name: seeds.version_of(self.worker_config.exercise(name))
+            for name in self.worker_config.exercises
+        }
+        # By exercise, read once for a class: where requests may be.
         self.request_cells: dict[str, dict[str, str]] = {}
         self.backend: Backend | None = None
         self.jobs: dict[int, _Task] = {}
@@ -314,7 +318,7 @@ class Batch:
         # What our own fault left without a grade is tried again in each run.
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        is_of_release = record.release_digest == self._release_digest(submission.exercise)
+        is_of_release = record.release_digest == self.release_digests[submission.exercise.name]
         if record.submission_digest != unit.digest or not (is_of_release or of_any_release):
             return None, None
         points = {
@@ -330,7 +334,7 @@ class Batch:
             )
         # Someone has removed the submission from the gradebook, or restored an older gradebook.
         if now is None:
-            self.not_in_gradebook += 1
+            self.not_in_gradebook += not of_any_release
             return None, None
         record = self._with_current_requests(submission, unit, record, now).with_stored(now)
         now.requests = record.requests
@@ -357,11 +361,6 @@ class Batch:
             record = dataclasses.replace(record, requests=asked)
             files.write(self.course.paths_of(unit.student, name).record, records.to_text(record))
         return record
-
-    def _release_digest(self, exercise: Exercise) -> str:
-        if exercise.name not in self.release_digests:
-            self.release_digests[exercise.name] = seeds.version_of(exercise)
-        return self.release_digests[exercise.name]
 
     def _store_grade(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points to the gradebook, then the graded notebook, and finally the
@@ -436,7 +435,7 @@ class Batch:
             student=unit.student,
             assignment=unit.assignment,
             submission_digest=unit.digest,
-            release_digest=self._release_digest(task.submission.exercise),
+            release_digest=self.release_digests[unit.assignment],
             seed=unit.seed,
             sandbox=self.worker_config.sandbox,
             graded_at=datetime.now(UTC).isoformat(timespec="seconds"),

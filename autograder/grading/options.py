@@ -21,8 +21,8 @@ class Options:
     early_pages : bool
         Whether to make each page as soon as its submission has a grade.
     next_submissions : callable, optional
-        Called now and then with the number of submissions under way. Returns others, of the same
-        exercises, to grade in the same batch.
+        Called now and then with the number of submissions under way. Returns others, of the
+        session's exercises, to grade in the same batch.
     """
 
     force: bool = False

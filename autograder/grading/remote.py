@@ -38,6 +38,7 @@ sent along with it.
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
+MOST_KINDS = 1_000
 MOST_COURSE_ANSWERS = 100
 TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 CRASHED = "it made the course's own answer crash."
@@ -603,6 +604,8 @@ def _exception(raw: Any) -> Exception:
     kind: type[Exception] = base
     if not names or base.__name__ != names[0]:
         name = names[0] if names else "Exception"
+        if len(_KINDS) >= MOST_KINDS:  # a guest can raise any names
+            _KINDS.clear()
         kind = _KINDS.setdefault(
             (name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])})
         )

@@ -109,6 +109,7 @@ def execute(
             on_cell(cell)
     finally:
         run.close()
+        judge.begin(0)  # frees what it keeps of this submission, which may be large
     rest = [cell for cell in notebook.cells[end:] if is_code(cell)]
     for cell in rest:
         _clear_outputs(cell)

@@ -218,6 +218,16 @@ def test_a_release_relies_on_a_valid_record(course, folder, monkeypatch):
     assert (folder / verified.NAME).read_bytes() == record
 
 
+def test_a_new_due_date_is_released(course, folder):
+    release(course)
+    (course.root / "deadlines.toml").write_text("[due]\n01-toy = 2099-01-01T00:00:00Z\n")
+    assert release(course).startswith("Released exercises/01-toy\n")
+    assert '"due": "2099-01-01T00:00+00:00"' in (
+        course.root / "exercises" / "01-toy" / "exercise.json"
+    ).read_text(encoding="utf-8")
+    assert release(course) == "Unchanged: exercises/01-toy\n"
+
+
 @pytest.mark.slow
 def test_students_do_not_get_the_record(course, folder):
     """Not even from a course whose nbgrader_config.py is older than records."""

@@ -303,7 +303,7 @@ def test_a_build_that_is_interrupted_says_so_in_a_line(tmp_path):
             break
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=1800)
     assert process.returncode == 130, output
     assert output.splitlines()[2:] == [
         "interrupted; what is done is kept, and the same command goes on"

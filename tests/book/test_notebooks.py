@@ -68,7 +68,7 @@ def test_it_runs(html, name, tmp_path, monkeypatch):
         cell.source = kept_names.get(cell.source, cell.source)
     # of records alone: the notebook has nothing of the book's
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "book" / "tools"))
-    result = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
+    result = single_nb_execution(notebook, cwd=str(tmp_path), timeout=1800, allow_errors=False)
     assert result.err is None, result.exc_string
 
 

@@ -50,7 +50,7 @@ class Notebook:
             elif message["msg_type"] == "error":
                 shown.append(f"{content['ename']}: {content['evalue']}")
 
-        reply = self.client.execute_interactive(code, timeout=60, output_hook=note)
+        reply = self.client.execute_interactive(code, timeout=1800, output_hook=note)
         return "\n".join(shown), reply["content"]
 
     def close(self):

@@ -192,6 +192,6 @@ print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
 @pytest.mark.slow
 def test_neither_torchs_compiler_nor_sympy_is_loaded_for_a_student_who_waits():
     result = subprocess.run(
-        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=1800
     )
     assert result.stdout == "[]\n", result.stderr

@@ -31,6 +31,7 @@ from autograder.authoring.release import release
 from autograder.commands import doctor
 from autograder.course import deadlines, locks
 from autograder.course.config import ROOT, Course, UserError
+from autograder.course.limits import Limits
 from autograder.course.watch_settings import WatchSettings
 from autograder.exchange import (
     arrivals,
@@ -48,11 +49,14 @@ from autograder.exchange import (
 )
 from autograder.exchange.publishing import Publisher, feedback_name
 from autograder.exchange.state import HandInRow, HandInStore, State
+from autograder.exchange.warm import WarmExecutor
 from autograder.exchange.watch import Watch
 from autograder.feedback import notice
 from autograder.grades import gradebook, late, records, report
 from autograder.grades.records import record_of
 from autograder.grading import batch, worker
+from autograder.grading.executors import LocalExecutor
+from autograder.grading.worker_config import WorkerConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
 WRONG = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
@@ -241,7 +245,7 @@ def test_times_in_the_future_hold_no_one_back(tmp_path):
         for name, state, hours in [("a", State.GRADED, 25), ("b", State.WAITING, 24)]:
             ahead = now + 3600 * hours
             hand_ins.keep(HandInRow(name, "ada", name, state, arrived=ahead, graded=ahead))
-    with HandInStore(tmp_path / "watch.db") as hand_ins:
+        hand_ins.limit_times()
         rows = [*hand_ins.in_state(State.GRADED), *hand_ins.in_state(State.WAITING)]
         graded, waiting = [(row.arrived, row.graded) for row in rows]
         assert now <= min(waiting) < min(graded) <= max(graded) < now + 60
@@ -255,14 +259,49 @@ def test_times_in_the_future_hold_no_one_back(tmp_path):
         assert folders.is_newer("ada", "1", "secret", arrived) == is_newer
 
 
-def test_a_clock_that_is_set_back_moves_no_hand_in_to_the_future(watched, monkeypatch):
+def test_a_clock_that_is_set_back_changes_no_order(watched, monkeypatch):
+    now = time.time()
     with watched.watch() as watching:
-        now = time.time()
-        watching.hand_ins.keep(HandInRow("1", "ben", "01-toy", arrived=now + 50))
-        monkeypatch.setattr(time, "time", lambda: now - 3600)
-        watching._note_clock()
+        hand_ins = [
+            watching.hand_ins.keep(
+                HandInRow(str(seconds), "ben", str(seconds), arrived=now + seconds)
+            )
+            for seconds in (-20, 20, 80, 3600)
+        ]
+        monkeypatch.setattr(time, "time", lambda: now)
+        watching.intake.look()
+        # What a batch read before does not bring its time back.
+        watching.hand_ins.keep(replace(hand_ins[-1], tries=1))
+        rows = watching.hand_ins.in_state(State.WAITING)
+        assert [row.name for row in rows] == ["-20", "20", "80", "3600"] and rows[-1].tries == 1
+        assert rows[-1].arrived == pytest.approx(now, abs=0.1) and rows[0].arrived == now - 20
+
+
+def test_what_was_handed_in_last_is_graded_though_the_clock_was_set_back(watched, monkeypatch):
+    """The time next to the placed submission is still that of the wrong clock."""
+    newer = watched.submit("ada")
+    with watched.watch() as watching:
+        watching.intake.look()
         (row,) = watching.hand_ins.in_state(State.WAITING)
-        assert row.arrived == pytest.approx(now - 3600, abs=1)
+        placed = HandInRow(
+            "earlier", "ada", "01-toy", State.GRADED, row.arrived - 60, secrets.token_hex(64)
+        )
+        watching.hand_ins.keep(placed)
+        folder = watching.folders.submission_folder("ada", "01-toy")
+        folder.mkdir(parents=True)
+        (folder / "submission_secret.txt").write_text(placed.secret)
+        stamp = datetime.now(UTC) - timedelta(minutes=30)
+        (folder / "timestamp.txt").write_text(f"{stamp:%Y-%m-%d %H:%M:%S.%f} UTC")
+        monkeypatch.setattr(time, "time", lambda: row.arrived - 3600)
+        watching.intake.look()
+        monkeypatch.undo()
+        waiting = watching.hand_ins.in_state(State.WAITING)
+        assert [row.secret for row in watching.queue.place(waiting)] == [newer.secret]
+        # Between what it knows, the database decides.
+        (folder / "submission_secret.txt").write_text(placed.secret)
+        watching.hand_ins.forget(placed.name)
+        watching.hand_ins.keep(replace(placed, arrived=time.time()))
+        assert watching.queue.place(waiting) == []
 
 
 # Taking, without grading.
@@ -602,7 +641,7 @@ def test_work_on_which_the_grader_failed_counts_in_the_hour_once_a_newer_one_cam
         assert hand_ins.count_graded("ada", 8.0) == 0
         hand_ins.keep(replace(failed, state=State.SUPERSEDED))
         hand_ins.keep(HandInRow("b", "ada", "1", State.SUPERSEDED))
-        assert hand_ins.count_graded("ada", 8.0) == 1
+        assert hand_ins.count_graded("ada", 8.0) == 2  # each try takes the grader's time
 
 
 def test_pages_are_for_the_notebooks_of_the_exercise(watched):
@@ -753,6 +792,34 @@ def test_only_the_last_hand_ins_of_a_student_keep_their_pages(watched, monkeypat
     texts = [page.read_text() for page in pages]
     assert ["mine" in text for text in texts] == [False, False, True, True]
     assert all("fetch the feedback of these" in text for text in texts[:2])
+
+
+def test_a_moved_due_date_hides_all_pages_or_is_tried_again(toy, tmp_path, monkeypatch):
+    watched = WatchedCourse(toy, tmp_path, "c.Watch.shows = 'after due date'\n")
+    ids = [secrets.token_hex(64) for _ in range(2)]
+    with watched.watch() as watching:
+        for number, secret in enumerate(ids):
+            row = HandInRow(secret, "ada", "01-toy", State.GRADED, 1e9 + number, secret, ["01-toy"])
+            page_of(watched.course, "ada", secret, f"<html lang='en'>{notice.HERE}mine</html>")
+            row = watching.publisher.publish(row)
+        deadlines.path_of(watched.course).write_text("[due]\n01-toy = 2099-01-01T00:00:00Z\n")
+        watching.publisher.read_dates()
+        written, write = [], watching.publisher._write
+
+        def fail(name, page, same=None):
+            if written:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            written.append(name)
+            write(name, page, same)
+
+        monkeypatch.setattr(watching.publisher, "_write", fail)
+        with pytest.raises(OSError):
+            watching.publisher.publish(row)
+        monkeypatch.undo()
+        (row,) = watching.hand_ins.newest_graded()
+        watching.publisher.publish(row)
+    pages = [path.read_text() for path in (watched.exchange / "feedback").iterdir()]
+    assert len(pages) == 2 and not any("mine" in page for page in pages)
 
 
 def test_every_answer_is_in_the_catalogs():
@@ -1114,6 +1181,22 @@ def test_nothing_is_placed_where_another_program_would_grade_it(watched, monkeyp
         assert not (watched.course.submitted / "ada").exists()
 
 
+def test_what_was_tried_counts_whatever_a_submission_imports(toy, monkeypatch):
+    tried = []
+
+    def configure(executor, config, *rest):
+        tried.append(config)
+        return replace(config, sandbox=True)
+
+    monkeypatch.setattr(LocalExecutor, "configure", configure)
+    executor = WarmExecutor(1)
+    for imports in [(), ("import torch",), ()]:
+        config = WorkerConfig.for_course(toy, toy.exercises(), Limits())
+        settled = executor.configure(replace(config, imports=imports), True, False, print)
+        assert (settled.sandbox, settled.imports) == (True, imports)
+    assert len(tried) == 1
+
+
 def test_renaming_a_graded_hand_in_is_no_attempt(isolated, watched):
     first = watched.submit("ada")
     watched.run_once()
@@ -1381,7 +1464,7 @@ def started(watched, *options):
             process.kill()
 
 
-def until(condition, seconds=120):
+def until(condition, seconds=600):
     """Wait for something, and fail if it does not come."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -1396,7 +1479,7 @@ def test_a_program_takes_what_comes_and_ends_at_sigterm(isolated, watched):
         hand_in = watched.submit("ada", WRONG)
         until(hand_in.feedback)
         process.send_signal(signal.SIGTERM)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=1800)[0]
     assert process.returncode == 0, output
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     events = [event for event in events if event["event"] != "note"]  # of this machine's homes
@@ -1419,7 +1502,7 @@ def killed_at_random(watched, kills, students=4):
             time.sleep(random.uniform(0, 12))
             process.kill()
     with started(watched, "--once") as process:
-        output = process.communicate(timeout=300)[0]
+        output = process.communicate(timeout=1800)[0]
     assert process.returncode == 0, output
     return hand_ins
 
@@ -1563,6 +1646,26 @@ def test_collect_exchange_is_stopped_by_no_name_and_no_fault(watched, monkeypatc
     monkeypatch.setattr(collecting.inbound, "read", read)
     collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     assert [entry.student for entry in collected.written] == ["ada"]
+
+
+def test_collect_exchange_takes_no_older_one_because_a_disk_fails(watched, monkeypatch):
+    watched.submit("ada", WRONG)
+    time.sleep(0.02)
+    newer = watched.submit("ada")
+    opened = os.open
+
+    def fail(path, *arguments, **named):
+        if path == newer.folder.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", fail)
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
+    monkeypatch.undo()
+    assert collected.written == []
+    assert collected.refused == [(newer.folder.name, "it cannot be read: Input/output error")]
+    collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
+    assert [entry.name for entry in collected.written] == [newer.folder.name]
 
 
 def test_collect_exchange_reads_few_of_one_student(watched, monkeypatch):

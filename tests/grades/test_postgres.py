@@ -110,14 +110,14 @@ def ended(process, status=0):
 
     None of that has the password.
     """
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=1800)
     output = out + err
     assert process.returncode == status, output
     assert "Traceback" not in output and SECRET not in output and "staple" not in output
     return out, err
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=600):
     """Wait for a condition; return its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -4,6 +4,7 @@ nothing is lost.
 
 import contextlib
 import os
+import queue
 import random
 import shutil
 import signal
@@ -148,7 +149,7 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
             env=marked,
         )
         family = [psutil.Process(grader.pid)]
-        goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 60
+        goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 600
         while (
             len(list(into.glob("autograded/*/01-toy/grade.json"))) < goal
             and time.monotonic() < deadline
@@ -190,7 +191,7 @@ def test_a_stopped_and_continued_run_costs_no_points(course, undisturbed, tmp_pa
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    stops, deadline = 0, time.monotonic() + 60
+    stops, deadline = 0, time.monotonic() + 600
     while stops < 3 and run.poll() is None and time.monotonic() < deadline:
         if len(list(into.glob("autograded/*/01-toy/grade.json"))) > 2 * stops:
             os.killpg(run.pid, signal.SIGSTOP)
@@ -198,7 +199,7 @@ def test_a_stopped_and_continued_run_costs_no_points(course, undisturbed, tmp_pa
             os.killpg(run.pid, signal.SIGCONT)
             stops += 1
         time.sleep(0.01)
-    _, errors = run.communicate(timeout=120)
+    _, errors = run.communicate(timeout=1800)
     assert stops == 3 and run.returncode == 0, errors.decode()[-2000:]
     assert grades(into, course) == undisturbed
 
@@ -291,6 +292,21 @@ def test_a_worker_without_a_reader_ends_silently():
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "")
 
 
+def test_a_worker_without_memory_for_a_job_ends(monkeypatch):
+    class Ended(BaseException):
+        pass
+
+    def end(status):
+        raise Ended(status)
+
+    def receive():
+        raise MemoryError
+
+    monkeypatch.setattr(os, "_exit", end)
+    with pytest.raises(Ended, match="1"):
+        backends._receive_jobs(SimpleNamespace(recv=receive), queue.SimpleQueue())
+
+
 def test_an_answer_that_cannot_be_sent_is_the_reason():
     sent = []
 
@@ -319,6 +335,20 @@ def test_only_a_large_notebook_may_be_too_large_for_the_memory(course, monkeypat
     outcome = grader.grade(unit)
     assert outcome.kind == kind
     assert ("fit into memory" in str(outcome.reason)) == (kind == Kind.MALFORMED)
+
+
+@pytest.mark.slow
+def test_a_worker_keeps_nothing_of_a_submission(course):
+    exercise = course.exercises()[0]
+    data = (course.root / "submitted" / "s00" / "01-toy" / "01-toy.ipynb").read_bytes()
+    unit = Unit("s00", exercise.name, "01-toy.ipynb", data, Message(""), None, {})
+    grader = Worker(WorkerConfig.for_course(course, [exercise], Limits(), sandbox=False))
+    try:
+        ran = []
+        grader.grade(unit, on_cell=lambda cell: ran.extend(grader.judges["01-toy"].cells_run))
+        assert ran and grader.judges["01-toy"].cells_run == []
+    finally:
+        grader.close()
 
 
 @pytest.mark.slow
@@ -372,6 +402,19 @@ def test_grading_again_keeps_a_grade_on_which_the_grader_fails(course, tmp_path,
     assert last.kept == 2
     assert {record.student: record.score for record in last.records} == before
     assert all(record.kind != Kind.INFRASTRUCTURE for record in last.records)
+
+
+@pytest.mark.slow
+def test_what_is_released_during_a_batch_is_graded_again_afterwards(course, tmp_path, monkeypatch):
+    into = with_secret(tmp_path / "released")
+
+    def release_meanwhile(number):
+        monkeypatch.setattr(batch.seeds, "version_of", lambda exercise: "of a newer release")
+        return []
+
+    assert list(graded(course, into, 2, options=Options(next_submissions=release_meanwhile)))
+    assert list(graded(course, into, 2))[-1].kept == 0
+    assert list(graded(course, into, 2))[-1].kept == 2
 
 
 @pytest.mark.slow
@@ -548,7 +591,7 @@ with worker._bounded():
     while True:
         pass
 """
-    ended = subprocess.run([sys.executable, "-c", program], timeout=100)
+    ended = subprocess.run([sys.executable, "-c", program], timeout=1800)
     assert ended.returncode == -signal.SIGXCPU
 
 

@@ -93,7 +93,7 @@ def graded(course, into, *more, status=0, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=240,
+        timeout=1800,
     )
     output = " ".join((run.stdout + run.stderr).split())
     assert run.returncode == status, output[-2000:]
@@ -198,7 +198,7 @@ class ByHand:
         process = self.start(
             "scheduler", "--host", f"{protocol}://127.0.0.1", "--port", str(self.port)
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             with (
                 contextlib.suppress(OSError),
@@ -292,7 +292,7 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
             started.append(
                 subprocess.Popen(words, stderr=subprocess.DEVNULL, cwd=tmp_path, process_group=0)
             )
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 600
             while "scheduler" in words and time.monotonic() < deadline:
                 with (
                     contextlib.suppress(OSError),
@@ -301,7 +301,7 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
                     break
                 time.sleep(0.2)
         worker = worker_process(started[1])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while len(worker.net_connections("tcp")) < 3 and time.monotonic() < deadline:
             time.sleep(0.2)
         assert listening(*(psutil.Process(process.pid) for process in started)) == {"127.0.0.1"}
@@ -327,7 +327,7 @@ def begun(course, into, *more, **environment):
 
 
 def said_by(run):
-    output = " ".join(run.communicate(timeout=240)[0].split())
+    output = " ".join(run.communicate(timeout=1800)[0].split())
     assert "Traceback" not in output, output[-3000:]
     return output
 
@@ -342,7 +342,7 @@ def wait_for(count, into, run):
 
 def worker_process(nanny):
     """Return the worker's own process below the command that watches over it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         for child in psutil.Process(nanny.pid).children():
             if "spawn_main" in " ".join(child.cmdline()):
@@ -558,7 +558,7 @@ def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
     output = graded(gpu_course, into, "--cluster", dask.address, "--pending", status=1)
     assert "2 submissions have pending points that need a GPU: run" in output
     dask.start_worker("--resources", "GPU=1", AS_IF_WITH_GPU="1")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while (
         "Registered to" not in (dask.folder / "2.log").read_text() and time.monotonic() < deadline
     ):

@@ -832,11 +832,11 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
         # whoever runs the tests may ignore it
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not (into / "autograded/ada/01-toy/grade.json").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all of the group
-    output, _ = running.communicate(timeout=10)
+    output, _ = running.communicate(timeout=600)
     assert running.returncode == 130 and "Traceback" not in output, output[-2000:]
     course = Course(root=toy.root, output_folder=into)
     assert (

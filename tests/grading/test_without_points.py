@@ -407,7 +407,7 @@ def test_nbgrader_autograde_gives_the_same(graded, tmp_path):
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
         )
         assert result.returncode == 0, result.stderr[-3000:]
 

@@ -64,7 +64,7 @@ def jupyter(folder, module, *options):
             process.wait()
 
 
-def _address(runtime, process, seconds=60):
+def _address(runtime, process, seconds=600):
     """Wait until the server answers, and return its address."""
     for _ in range(seconds * 4):
         time.sleep(0.25)

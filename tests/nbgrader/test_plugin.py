@@ -111,7 +111,7 @@ def watched(command, root, **environment):
         watcher = threading.Thread(target=look)
         watcher.start()
         try:
-            output, _ = running.communicate(timeout=300)
+            output, _ = running.communicate(timeout=1800)
         finally:
             ended.set()
             watcher.join()

@@ -358,7 +358,7 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
     assert result.returncode == 0, result.stderr
     assert not result.stderr

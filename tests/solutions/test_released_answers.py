@@ -93,7 +93,7 @@ def in_python(code, folder):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=1800,
     )
 
 
