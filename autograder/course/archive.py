@@ -7,6 +7,7 @@ wrong answers. `release` makes it; git ignores it. The same sources make the sam
 
 import io
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -125,5 +126,5 @@ def _read(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in sorted(archive.namelist())}
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error) as error:
         raise OSError(f"{path} is not a zip archive: {error}") from error

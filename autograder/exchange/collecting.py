@@ -88,18 +88,26 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
     """Return the complete hand-ins of each student and exercise, those that arrived last first.
 
     Those of another system user come apart: they may be refused, and must not use up the tries.
+    Where a disk fails, none is returned: the newest is not known.
     """
     by_work: dict[tuple[str, str, int], list[tuple[float, Entry]]] = defaultdict(list)
+    unreadable = set()
     for name in sorted(inbound.names_in(folder)):
         try:
-            entry, state = Entry.parse(name), inbound.stat_of(folder, name)
+            entry = Entry.parse(name)
+            try:
+                state = inbound.stat_of(folder, name)
+            except Unreadable:
+                unreadable.add((entry.student, entry.exercise))
+                raise
         except Exception as error:  # any user can make an entry with any name
             collected.refused.append((name, _reason(error)))
             continue
         by_work[entry.student, entry.exercise, state.st_uid].append((state.st_ctime, entry))
     return [
         [entry for _, entry in sorted(entries, key=lambda each: each[0], reverse=True)]
-        for entries in by_work.values()
+        for (student, exercise, _), entries in by_work.items()
+        if (student, exercise) not in unreadable
     ]
 
 
@@ -118,7 +126,7 @@ def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> Non
 
 def _reason(error: Exception) -> str:
     """Return why one hand-in was not taken; raise what would meet all others as well."""
-    if isinstance(error, HandInRefused | Unfinished):
+    if isinstance(error, HandInRefused | Unfinished | Unreadable):
         return str(error)
     if is_general(error):
         raise error

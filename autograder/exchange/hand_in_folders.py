@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograder.course.config import STAMP, Exercise
 from autograder.course.text_files import read_text
-from autograder.exchange.inbound import MOST_SKEW, HandIn
+from autograder.exchange.inbound import HandIn
 from autograder.grading.submission_times import read_stamp
 from autograder.grading.submissions import SECRET, Submission
 from autograder.school.hand_ins import STAMP_FORMAT
@@ -73,11 +73,15 @@ class HandInFolders:
 
     def has(self, name: str, student: str, exercise: str, secret: str) -> bool:
         """Tell whether the copy of a hand-in is there: it waits, or was moved already."""
-        if self.waiting_folder(name).exists():
+        if not self.is_placed(name):
             return True
         placed = self.submission_folder(student, exercise)
         # Without a secret, nothing tells it from another submission of this student.
         return placed.exists() and (not secret or self.secret_of(student, exercise) == secret)
+
+    def is_placed(self, name: str) -> bool:
+        """Tell whether a hand-in does not wait any more."""
+        return not self.waiting_folder(name).exists()
 
     def secret_of(self, student: str, exercise: str) -> str | None:
         """Return the secret of the submission that is there; None if it has none."""
@@ -105,7 +109,7 @@ class HandInFolders:
             return False
         time = stamp.replace(tzinfo=UTC)
         # One in the future was written while the clock was wrong.
-        return arrived < time < datetime.now(UTC) + MOST_SKEW
+        return arrived < time <= datetime.now(UTC)
 
     def submission(self, name: str, student: str, exercise: Exercise) -> Submission:
         """Return a hand-in that waits, or that was moved already, to be read."""

@@ -189,8 +189,13 @@ class HandInStore:
         return self._rows("student = ? AND exercise = ? AND state = ?", [*work, state])
 
     def with_secret(self, work: tuple[str, str], secret: str) -> list[HandInRow]:
-        """Return the hand-ins of a student and an exercise with a secret, the first ones first."""
-        return self._rows("student = ? AND exercise = ? AND secret = ?", [*work, secret])
+        """Return the hand-ins of a student and an exercise with a secret that are graded or wait,
+        the first ones first.
+        """
+        return self._rows(
+            "student = ? AND exercise = ? AND secret = ? AND state IN (?, ?)",
+            [*work, secret, State.GRADED, State.WAITING],
+        )
 
     def unpublished(self) -> list[HandInRow]:
         """Return the hand-ins in a final state for which nothing is published yet."""
@@ -214,14 +219,14 @@ class HandInStore:
 
     def count_graded(self, student: str, since: float) -> int:
         """Return how many hand-ins of a student were graded since then, with those that are no
-        attempt, and with each try of those on which the grader failed and that a newer one
-        followed: each of them takes the grader's time.
+        attempt, and those on which the grader failed and that a newer one followed: each of them
+        takes the grader's time.
         """
         asked = (
-            "SELECT coalesce(sum(CASE state WHEN ? THEN 1 WHEN ? THEN tries ELSE 0 END), 0) "
-            "FROM hand_ins WHERE student = ? AND graded > ?"
+            "SELECT count(*) FROM hand_ins "
+            "WHERE student = ? AND graded > ? AND (state = ? OR state = ? AND tries > 0)"
         )
-        values = [State.GRADED, State.SUPERSEDED, student, since]
+        values = [student, since, State.GRADED, State.SUPERSEDED]
         return int(self._database.execute(asked, values).fetchone()[0])
 
     def limit_times(self) -> None:

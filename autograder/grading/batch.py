@@ -12,6 +12,7 @@ submissions of its student are graded; to read takes less than a tenth of a mill
 the memory for a class stays the same however large its notebooks are.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -126,10 +127,10 @@ class Batch:
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
         # Now: of what is released while this runs, the grades are made again.
-        self.release_digests = {
-            name: seeds.version_of(self.worker_config.exercise(name))
-            for name in self.worker_config.exercises
-        }
+        self.release_digests: dict[str, str] = {}
+        for name in self.worker_config.exercises:
+            with contextlib.suppress(OSError):  # a damaged release stops only its own submissions
+                self._release_digest(self.worker_config.exercise(name))
         # By exercise, read once for a class: where requests may be.
         self.request_cells: dict[str, dict[str, str]] = {}
         self.backend: Backend | None = None
@@ -318,7 +319,7 @@ class Batch:
         # What our own fault left without a grade is tried again in each run.
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        is_of_release = record.release_digest == self.release_digests[submission.exercise.name]
+        is_of_release = record.release_digest == self._release_digest(submission.exercise)
         if record.submission_digest != unit.digest or not (is_of_release or of_any_release):
             return None, None
         points = {
@@ -361,6 +362,11 @@ class Batch:
             record = dataclasses.replace(record, requests=asked)
             files.write(self.course.paths_of(unit.student, name).record, records.to_text(record))
         return record
+
+    def _release_digest(self, exercise: Exercise) -> str:
+        if exercise.name not in self.release_digests:
+            self.release_digests[exercise.name] = seeds.version_of(exercise)
+        return self.release_digests[exercise.name]
 
     def _store_grade(self, task: _Task, outcome: Outcome) -> None:
         """Write an outcome: points to the gradebook, then the graded notebook, and finally the
@@ -435,7 +441,7 @@ class Batch:
             student=unit.student,
             assignment=unit.assignment,
             submission_digest=unit.digest,
-            release_digest=self.release_digests[unit.assignment],
+            release_digest=self._release_digest(task.submission.exercise),
             seed=unit.seed,
             sandbox=self.worker_config.sandbox,
             graded_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -298,7 +298,9 @@ def test_what_was_handed_in_last_is_graded_though_the_clock_was_set_back(watched
         waiting = watching.hand_ins.in_state(State.WAITING)
         assert [row.secret for row in watching.queue.place(waiting)] == [newer.secret]
         # Between what it knows, the database decides.
+        shutil.copytree(folder, watching.folders.waiting_folder(row.name))
         (folder / "submission_secret.txt").write_text(placed.secret)
+        (folder / "timestamp.txt").write_text("2020-01-01 00:00:00 UTC")
         watching.hand_ins.forget(placed.name)
         watching.hand_ins.keep(replace(placed, arrived=time.time()))
         assert watching.queue.place(waiting) == []
@@ -641,7 +643,7 @@ def test_work_on_which_the_grader_failed_counts_in_the_hour_once_a_newer_one_cam
         assert hand_ins.count_graded("ada", 8.0) == 0
         hand_ins.keep(replace(failed, state=State.SUPERSEDED))
         hand_ins.keep(HandInRow("b", "ada", "1", State.SUPERSEDED))
-        assert hand_ins.count_graded("ada", 8.0) == 2  # each try takes the grader's time
+        assert hand_ins.count_graded("ada", 8.0) == 1
 
 
 def test_pages_are_for_the_notebooks_of_the_exercise(watched):
@@ -1186,15 +1188,29 @@ def test_what_was_tried_counts_whatever_a_submission_imports(toy, monkeypatch):
 
     def configure(executor, config, *rest):
         tried.append(config)
-        return replace(config, sandbox=True)
+        return replace(config, trial_results=(("gpu", "no"),))
 
     monkeypatch.setattr(LocalExecutor, "configure", configure)
     executor = WarmExecutor(1)
     for imports in [(), ("import torch",), ()]:
         config = WorkerConfig.for_course(toy, toy.exercises(), Limits())
         settled = executor.configure(replace(config, imports=imports), True, False, print)
-        assert (settled.sandbox, settled.imports) == (True, imports)
+        assert (settled.trial_results, settled.imports) == ((("gpu", "no"),), imports)
     assert len(tried) == 1
+
+
+def test_a_hand_in_without_a_secret_is_not_older_than_itself(watched, monkeypatch):
+    """Its time may be that of a clock that is ahead."""
+    watched.submit("ada", secret="none")
+    with watched.watch() as watching:
+        watching.intake.look()
+        (row,) = watching.hand_ins.in_state(State.WAITING)
+        assert watching.queue.place([row]) != []
+        stamp = datetime.now(UTC) + timedelta(seconds=0.1)
+        folder = watching.folders.submission_folder("ada", "01-toy")
+        (folder / "timestamp.txt").write_text(f"{stamp:%Y-%m-%d %H:%M:%S.%f} UTC")
+        time.sleep(0.2)
+        assert watching.queue.place([row]) != []
 
 
 def test_renaming_a_graded_hand_in_is_no_attempt(isolated, watched):
@@ -1648,18 +1664,19 @@ def test_collect_exchange_is_stopped_by_no_name_and_no_fault(watched, monkeypatc
     assert [entry.student for entry in collected.written] == ["ada"]
 
 
-def test_collect_exchange_takes_no_older_one_because_a_disk_fails(watched, monkeypatch):
+@pytest.mark.parametrize("call", ["open", "stat"])
+def test_collect_exchange_takes_no_older_one_because_a_disk_fails(watched, monkeypatch, call):
     watched.submit("ada", WRONG)
     time.sleep(0.02)
     newer = watched.submit("ada")
-    opened = os.open
+    works = getattr(os, call)
 
     def fail(path, *arguments, **named):
         if path == newer.folder.name:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return opened(path, *arguments, **named)
+        return works(path, *arguments, **named)
 
-    monkeypatch.setattr(os, "open", fail)
+    monkeypatch.setattr(os, call, fail)
     collected = collecting.collect(watched.course, watched.exchange, watched.course.submitted)
     monkeypatch.undo()
     assert collected.written == []
