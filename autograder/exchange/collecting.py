@@ -95,11 +95,11 @@ def _newest_first(folder: int, collected: Collected) -> list[list[Entry]]:
     for name in sorted(inbound.names_in(folder)):
         try:
             entry = Entry.parse(name)
-            try:
-                state = inbound.stat_of(folder, name)
-            except Unreadable:
-                unreadable.add((entry.student, entry.exercise))
-                raise
+            state = inbound.stat_of(folder, name)
+        except Unreadable as error:
+            unreadable.add((entry.student, entry.exercise))
+            collected.refused.append((name, str(error)))
+            continue
         except Exception as error:  # any user can make an entry with any name
             collected.refused.append((name, _reason(error)))
             continue
@@ -126,7 +126,7 @@ def _write(hand_in: HandIn, folders: HandInFolders, collected: Collected) -> Non
 
 def _reason(error: Exception) -> str:
     """Return why one hand-in was not taken; raise what would meet all others as well."""
-    if isinstance(error, HandInRefused | Unfinished | Unreadable):
+    if isinstance(error, HandInRefused | Unfinished):
         return str(error)
     if is_general(error):
         raise error

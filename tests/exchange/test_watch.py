@@ -1199,7 +1199,7 @@ def test_what_was_tried_counts_whatever_a_submission_imports(toy, monkeypatch):
     assert len(tried) == 1
 
 
-def test_a_hand_in_without_a_secret_is_not_older_than_itself(watched, monkeypatch):
+def test_a_hand_in_without_a_secret_is_not_older_than_itself(watched):
     """Its time may be that of a clock that is ahead."""
     watched.submit("ada", secret="none")
     with watched.watch() as watching:
